@@ -1,0 +1,25 @@
+"""petctl: portable elastic training, controlled.
+
+This file runs on workers too, so it stays within the standard library and Python 3.9, and imports nothing until asked:
+`petctl.submit`, `petctl.Job` and the rest are looked up in `petctl.jobs` on first use.
+"""
+
+__version__ = "0.1.0"
+
+_LAZY = {
+    "Job": "petctl.spec",
+    "submit": "petctl.jobs",
+    "get": "petctl.jobs",
+    "list_jobs": "petctl.jobs",
+    "JobHandle": "petctl.jobs",
+}
+
+__all__ = ["__version__", *_LAZY]
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'petctl' has no attribute {name!r}")

@@ -1,0 +1,74 @@
+"""What a node's workers are: the part of a job that an agent needs, as plain data that travels in the coordinator's welcome."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Mapping
+
+from petctl.errors import ProtocolError
+
+SCRIPT = "script"  # words: path of a Python file, then its arguments
+MODULE = "module"  # words: name of a Python module, then its arguments
+PROGRAM = "program"  # words: argv
+SHELL = "shell"  # words: one line for /bin/sh -c
+COMMAND_KINDS = (SCRIPT, MODULE, PROGRAM, SHELL)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds; every node of a job uses the coordinator's."""
+
+    silence: float = 5.0  # a node not heard of for so long is lost
+    fence_after: float = 60.0  # a node without a coordinator for so long stops its workers
+
+    @property
+    def beat(self) -> float:
+        return self.silence / 5
+
+
+@dataclass(frozen=True)
+class Task:
+    """One node's share of a job."""
+
+    job: str
+    kind: str
+    words: List[str]
+    procs: str = "1"  # a number, "cpu", "gpu" or "auto"
+    launcher: str = "elastic"  # or "torchrun"
+    python: str = ""  # interpreter for scripts and modules; empty: the node's python3
+    cwd: str = ""  # empty: the agent's own
+    env: Dict[str, str] = field(default_factory=dict)
+    secrets: Dict[str, str] = field(default_factory=dict, repr=False)  # environment name -> value
+    prepare: str = ""  # shell line, once per node before its first workers
+    grace: float = 30.0
+    restarts: int = 3
+    min_nodes: int = 1
+    max_nodes: int = 1
+    role: str = "default"
+    log_dir: str = ""  # empty: logs/ in the agent's state directory
+    log_cap: int = 1 << 30  # bytes on disk per stream of a worker
+    output_dir: str = ""
+    checkpoint_dir: str = ""
+    timing: Timing = field(default_factory=Timing)
+
+
+def encode_task(task: Task) -> Dict[str, Any]:
+    """A task as plain JSON types."""
+    return dataclasses.asdict(task)
+
+
+def decode_task(data: object) -> Task:
+    """A task from the coordinator's welcome, or ProtocolError; unknown fields of newer versions are ignored."""
+    if not isinstance(data, Mapping):
+        raise ProtocolError("the coordinator's welcome holds no task")
+    names = {f.name for f in dataclasses.fields(Task)}
+    try:
+        values = {str(k): v for k, v in data.items() if k in names}
+        values["timing"] = Timing(**values.get("timing", {}))
+        task = Task(**values)
+    except TypeError as error:
+        raise ProtocolError(f"the coordinator's task does not fit: {error}") from None
+    if task.kind not in COMMAND_KINDS or not task.words or not all(isinstance(w, str) for w in task.words):
+        raise ProtocolError("the coordinator's task has no command")
+    return task

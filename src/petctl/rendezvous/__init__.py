@@ -1,0 +1,11 @@
+"""How the nodes of a job agree on who takes part: two pure machines, their messages, and the sockets round them.
+
+    messages.py     what is said: Report (a node, about itself) and Order (the coordinator, to one node)
+    machine.py      the coordinator's side, pure
+    member.py       a node's side, pure
+    wire.py         frames and the mutual proof of the token
+    coordinator.py  machine.py over asyncio TCP
+    client.py       the agent's and the command line's end of the connection
+
+Standard library and Python 3.9 only: all of this travels inside `petctl-agent.pyz`.
+"""
