@@ -1,0 +1,372 @@
+"""A node's side of the rendezvous, as a pure machine: `step(event, now) -> effects`.
+
+Rules it keeps, whatever the network does:
+
+- Workers start only on RUN for exactly the (epoch, round) that this node has acknowledged as PREPARED.
+- It acknowledges PREPARED only when no worker of an older round is left (the driver says so with `WorkersStopped`).
+- It obeys only the newest coordinator it has heard of: a lower epoch, or the same epoch from another leader, is refused.
+- Losing the coordinator changes nothing for the workers until `fence_after`; then they are stopped.
+- Leaving (SIGTERM, RELEASE) is not closing: the others are told, and go on.
+
+It must not know sockets, clocks, processes or chance. The driver carries out the effects in order and feeds back events;
+events of workers name their round, so that late ones of an older round are ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import List, Optional, Tuple
+
+from petctl.rendezvous import messages as m
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+
+UNPLANNED_GRACE = 5.0  # workers of a broken round get at most this long after SIGTERM: their peers are gone
+
+
+# -- events ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Connected:
+    """The connection stands and both sides have proved themselves."""
+
+
+@dataclass(frozen=True)
+class Disconnected:
+    """The connection is gone."""
+
+
+@dataclass(frozen=True)
+class Received:
+    order: Order
+
+
+@dataclass(frozen=True)
+class PortReserved:
+    """A port is held for rank 0 of `round`."""
+
+    round: int
+    port: int
+
+
+@dataclass(frozen=True)
+class WorkerEnded:
+    """One local worker ended with exit code 0; `last` when no other is left."""
+
+    round: int
+    last: bool
+
+
+@dataclass(frozen=True)
+class WorkerFailed:
+    """The first local failure of `round`."""
+
+    round: int
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class WorkersStopped:
+    """No process of any round is left."""
+
+
+@dataclass(frozen=True)
+class Terminate:
+    """The node must go: SIGTERM, preemption."""
+
+    why: str = "the node was asked to stop"
+
+
+@dataclass(frozen=True)
+class Doing:
+    """What the node is doing, for people."""
+
+    note: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+# -- effects ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Send:
+    report: Report
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start the workers of this round."""
+
+    epoch: int
+    round: int
+    place: Place
+    spent: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop all workers: SIGTERM now, SIGKILL after `grace`. Said again, the shorter grace holds."""
+
+    grace: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Hold a free port for the workers of `round`, answer with PortReserved."""
+
+    round: int
+
+
+@dataclass(frozen=True)
+class Reconnect:
+    """Drop the connection, resolve the locator again, connect."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The agent is finished. `outcome` is the job's, or None when only this node leaves."""
+
+    outcome: Optional[Outcome]
+    why: str
+
+
+class Member:
+    """One node. Public attributes are for reading."""
+
+    def __init__(
+        self,
+        node: str,
+        incarnation: str,
+        procs: int,
+        address: str,
+        now: float,
+        grace: float = 30.0,
+        silence: float = 5.0,
+        fence_after: float = 60.0,
+        give_up_after: float = 600.0,
+    ) -> None:
+        self.node, self.incarnation, self.procs, self.address = node, incarnation, procs, address
+        self.grace, self.silence, self.fence_after, self.give_up_after = grace, silence, fence_after, give_up_after
+        self.beat = silence / 5
+        self.header = Header()
+        self.state = m.IDLE
+        self.at: Tuple[int, int] = (0, 0)  # (epoch, round) that `state` refers to
+        self.place: Optional[Place] = None
+        self.port = 0
+        self.ended = False
+        self.failure: Optional[Failure] = None
+        self.alive = False  # are there worker processes?
+        self.target: Optional[Tuple[int, int]] = None  # prepare for this once they have stopped
+        self.reserve = False
+        self.leaving = ""
+        self.outcome: Optional[Outcome] = None
+        self.probe = 0
+        self.note = ""
+        self.number = 0
+        self.connected = False
+        self.exited = False
+        self.contact = now  # last sign of life on this connection
+        self.heard = now  # last word of any coordinator
+        self.beat_at = now
+
+    # -- the door ----------------------------------------------------------------------------------------------------
+
+    def step(self, event: object, now: float) -> List[object]:
+        """Takes in one event and says what is to be done."""
+        if self.exited:
+            return []
+        return list(getattr(self, "_on_" + type(event).__name__.lower())(event, now))
+
+    def deadline(self) -> Optional[float]:
+        """When a Tick is due at the latest."""
+        if self.exited:
+            return None
+        times = [self.heard + self.give_up_after]
+        if self.connected:
+            times += [self.beat_at, self.contact + self.silence]
+        if self.alive and self.state != m.FENCED:
+            times.append(self.heard + self.fence_after)
+        return min(times)
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _on_connected(self, event: Connected, now: float) -> List[object]:
+        self.connected, self.contact = True, now
+        return self._report(now, beat=True)
+
+    def _on_disconnected(self, event: Disconnected, now: float) -> List[object]:
+        self.connected = False
+        return []
+
+    def _on_received(self, event: Received, now: float) -> List[object]:
+        order = event.order
+        new, known = order.header, self.header
+        if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in ("", new.leader)):
+            return [Reconnect(f"refused a coordinator of epoch {new.epoch}: {known.epoch} is known")]
+        self.contact = self.heard = now
+        if new.age < known.age:
+            return []  # overtaken on the way by a newer order
+        granted = new.epoch > known.epoch
+        self.header = new
+        asked = order.probe > self.probe
+        self.probe = max(self.probe, order.probe)
+        effects = self._obey(order, now)
+        if (granted or asked) and not any(isinstance(e, (Send, Exit)) for e in effects):
+            effects += self._report(now)
+        return effects
+
+    def _on_portreserved(self, event: PortReserved, now: float) -> List[object]:
+        if self.state != m.PREPARED or event.round != self.at[1]:
+            return []
+        self.port = event.port
+        return self._report(now)
+
+    def _on_workerended(self, event: WorkerEnded, now: float) -> List[object]:
+        if event.round != self.at[1] or self.state != m.RUNNING:
+            return []
+        first, self.ended = not self.ended, True
+        if event.last:
+            self.state, self.alive = m.DONE, False
+        return self._report(now) if first or event.last else []
+
+    def _on_workerfailed(self, event: WorkerFailed, now: float) -> List[object]:
+        if event.round != self.at[1] or self.state != m.RUNNING:
+            return []
+        self.state, self.failure = m.FAILED, event.failure
+        return [*self._report(now), Stop(min(self.grace, UNPLANNED_GRACE), "a worker of this node failed")]
+
+    def _on_workersstopped(self, event: WorkersStopped, now: float) -> List[object]:
+        self.alive = False
+        if self.outcome is not None or self.leaving:
+            return self._exit(now)
+        if self.target is not None:
+            return self._prepared(now)
+        if self.state == m.STOPPING:
+            self.state = m.FENCED
+            return self._report(now)
+        return self._report(now) if self.state == m.FAILED else []
+
+    def _on_terminate(self, event: Terminate, now: float) -> List[object]:
+        return self._leave(event.why, now)
+
+    def _on_doing(self, event: Doing, now: float) -> List[object]:
+        self.note = event.note
+        return self._report(now)
+
+    def _on_tick(self, event: Tick, now: float) -> List[object]:
+        if now >= self.heard + self.give_up_after and not self.alive:
+            self.exited = True
+            return [Exit(None, f"no coordinator for {self.give_up_after:.0f} s")]
+        effects: List[object] = []
+        if self.connected and now >= self.contact + self.silence:
+            self.connected = False
+            effects.append(Reconnect(f"the coordinator was silent for {self.silence:.0f} s"))
+        if self.alive and self.state in (m.RUNNING, m.FAILED) and now >= self.heard + self.fence_after:
+            self.state = m.STOPPING
+            effects.append(Stop(min(self.grace, UNPLANNED_GRACE), f"no coordinator for {self.fence_after:.0f} s"))
+        if self.connected and now >= self.beat_at:
+            effects += self._report(now, beat=True)
+        return effects
+
+    # -- what the coordinator wants ----------------------------------------------------------------------------------
+
+    def _obey(self, order: Order, now: float) -> List[object]:
+        if order.kind == m.CLOSE:
+            return self._close(order, now)
+        if order.kind == m.RELEASE:
+            return self._leave("released: " + order.sentence, now)
+        if self.leaving or self.outcome is not None:
+            return []
+        if order.kind == m.PREPARE:
+            return self._prepare(order, now)
+        if order.kind == m.RUN and self.state == m.PREPARED and self.at == (order.header.epoch, order.round):
+            assert order.place is not None
+            self.state, self.place, self.alive = m.RUNNING, order.place, True
+            self.ended, self.failure = False, None
+            start = Start(order.header.epoch, order.round, order.place, order.header.spent)
+            return [start, *self._report(now)]
+        return []
+
+    def _prepare(self, order: Order, now: float) -> List[object]:
+        wanted = (order.header.epoch, order.round)
+        self.reserve = order.reserve
+        if self.state == m.PREPARED and self.at == wanted:
+            return [Reserve(order.round)] if order.reserve and not self.port else []
+        if order.round <= self.at[1] and self.at[0] >= wanted[0]:
+            return []  # that round is behind us
+        self.target = wanted
+        if not self.alive:
+            return self._prepared(now)
+        grace = self.grace if order.planned else min(self.grace, UNPLANNED_GRACE)
+        changed, self.state = self.state != m.STOPPING, m.STOPPING
+        return [Stop(grace, order.sentence), *(self._report(now) if changed else [])]
+
+    def _prepared(self, now: float) -> List[object]:
+        assert self.target is not None
+        self.at, self.target = self.target, None
+        self.state, self.place, self.port = m.PREPARED, None, 0
+        self.ended, self.failure = False, None
+        return [Reserve(self.at[1])] if self.reserve else self._report(now)
+
+    def _close(self, order: Order, now: float) -> List[object]:
+        if self.outcome is not None:
+            return []
+        self.outcome = order.outcome
+        if not self.alive:
+            return self._exit(now)
+        planned = order.outcome is not None and order.outcome.state == m.CANCELLED
+        grace = self.grace if planned else min(self.grace, UNPLANNED_GRACE)
+        return [Stop(grace, order.sentence or "the job is over")]
+
+    def _leave(self, why: str, now: float) -> List[object]:
+        if self.leaving:
+            return []
+        self.leaving = why
+        if not self.alive:
+            return self._exit(now)
+        if self.state == m.RUNNING:
+            self.state = m.STOPPING
+        return [*self._report(now), Stop(self.grace, why)]
+
+    def _exit(self, now: float) -> List[object]:
+        self.exited = True
+        if self.state == m.STOPPING:
+            self.state = m.IDLE
+        why = self.outcome.sentence if self.outcome is not None else self.leaving
+        return [*self._report(now), Exit(self.outcome, why)]
+
+    def _report(self, now: float, beat: bool = False) -> List[object]:
+        if not self.connected:
+            return []
+        if beat:
+            self.beat_at = now + self.beat
+        self.number += 1
+        report = Report(
+            node=self.node,
+            incarnation=self.incarnation,
+            number=self.number,
+            procs=self.procs,
+            address=self.address,
+            header=self.header,
+            state=self.state,
+            epoch=self.at[0],
+            round=self.at[1],
+            place=self.place,
+            port=self.port,
+            ended=self.ended,
+            failure=self.failure,
+            leaving=bool(self.leaving),
+            beat=beat,
+            probe=self.probe,
+            note=self.note,
+        )
+        return [Send(report)]
+
+
