@@ -1,4 +1,4 @@
-"""What a node's workers are: the part of a job that an agent needs, as plain data that travels in the coordinator's welcome."""
+"""What a node's workers are: the part of a job that an agent needs, as it travels in the coordinator's welcome."""
 
 from __future__ import annotations
 

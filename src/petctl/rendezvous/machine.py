@@ -1,11 +1,40 @@
-"""The coordinator's side, pure. (interface first; the body follows)"""
+"""The coordinator's side of the rendezvous, as a pure machine.
+
+    step(event, now)         takes in a fact and decides nothing
+    settle(now) -> effects   decides, from all the facts there are; called as often as one likes
+    deadline()               when to call settle again at the latest, should nothing happen
+
+Deciding from facts, not from the order in which they came, is what makes it robust: a repeated, late or lost message
+changes the facts or does not, and the next settle says the same thing again to whoever has not followed yet.
+
+Phases: RECOVERING (a replacement learns which round runs) -> GATHERING (a round is prepared) -> RUNNING -> GATHERING
+... -> CLOSING (the outcome is being recorded) -> CLOSED. DEPOSED: a newer coordinator exists; this one is silent.
+
+What it keeps, whatever happens: a round is committed only when no connected node has workers of an older one; only an
+owned epoch opens rounds; at most one failure is charged per round, and given back if a member proves lost within
+`silence`; after the first worker has ended well nothing planned interrupts the round; what is recorded stays.
+
+It must not know sockets, clocks, chance, or which cluster there is. Who is chosen, and why to wait, is in `decide.py`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Tuple
+from dataclasses import dataclass, field
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from petctl.rendezvous.messages import Order, Outcome, Report
+from petctl.rendezvous import messages as m
+from petctl.rendezvous.decide import choose, natural, places_for, ranks_for, wait_reason
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+
+RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
+    "recovering",
+    "gathering",
+    "running",
+    "closing",
+    "closed",
+    "deposed",
+)
+
 
 # -- events: facts for Coordinator.step ------------------------------------------------------------------------------
 
@@ -55,7 +84,9 @@ class End:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The outcome of the Record effect is safe with the backend."""
+    """An outcome is safe with the backend: the one of the Record effect, or another that was there before it."""
+
+    outcome: Optional[Outcome] = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +126,7 @@ class Lost:
 class Event:
     """For people and records: one line of events.jsonl."""
 
-    kind: str  # joined, lost, round, running, failure, scale, closed, ...
+    kind: str  # joined, lost, round, running, failure, refund, scale, continued, deposed, closing
     sentence: str
     data: Dict[str, Any]
 
@@ -114,13 +145,32 @@ class Config:
     resize_interval: float = 30.0
 
 
+@dataclass
+class Node:
+    """A node that is alive as far as the coordinator knows."""
+
+    report: Report
+    deadline: float  # lost when this passes without a word
+    connected: bool = True
+    answer: bool = False  # a heartbeat waits for its answer
+    told: int = -1  # seq of the last order it got
+    release: bool = False
+    failed: int = 0  # arrival number of its failure in the current round; the lowest is the root cause
+
+
+@dataclass
+class Charge:
+    """The newest failure that was charged, for as long as it may be given back."""
+
+    until: float
+    members: Set[Tuple[str, str]] = field(default_factory=set)
+
+
 class Coordinator:
-    """The rendezvous of one job.
+    """The rendezvous of one job. Public attributes are for reading.
 
-    Coordinator(config, now, leader="random id", epoch=7, fresh=False, outcome=None)
-
-    `epoch` is the backend's (compare-and-set, so owned at once), or None: then it is asked of the members.
-    `fresh`: nobody coordinated this job before. `outcome`: the recorded end, when there is one.
+    `epoch` is the backend's (got by compare-and-set, so owned at once), or None: then more than half of the last
+    round's members must grant one. `fresh`: nobody coordinated this job before. `outcome`: its recorded end, if any.
     """
 
     def __init__(
@@ -131,16 +181,493 @@ class Coordinator:
         epoch: Optional[int] = None,
         fresh: bool = True,
         outcome: Optional[Outcome] = None,
-    ) -> None: ...
+    ) -> None:
+        self.config, self.leader = config, leader
+        self.epoch = epoch if epoch is not None else int(fresh)
+        self.owned = epoch is not None or fresh
+        self.phase = RECOVERING
+        self.round = 0
+        self.seq = 0
+        self.spent = 0
+        self.wanted = config.wanted
+        self.sentence = "waiting for the members of the last round to report"
+        self.reason = ""
+        self.planned = False
+        self.nodes: Dict[str, Node] = {}
+        self.places: Dict[str, Tuple[str, Place]] = {}  # committed members: name -> (incarnation, place)
+        self.previous: Dict[str, Tuple[str, Place]] = {}  # the last round's members; survivors keep their ranks
+        self.done: Set[str] = set()  # members whose workers all ended well; they may go
+        self.gone: Dict[str, str] = {}  # members lost from the running round, and why
+        self.reserve = ""  # the node that is asked to reserve the port
+        self.outcome = outcome
+        self.ending: Optional[Outcome] = None
+        self.charge: Optional[Charge] = None
+        self.verdict: Optional[Failure] = None  # final unless a member proves lost
+        self.probe = 0
+        self.expected: Set[str] = set()
+        self.patience = 30.0
+        self.expect_until = now
+        self.asked = False  # the user scaled and the round for it has not started yet
+        self.growth_since: Optional[float] = None
+        self.enough_since: Optional[float] = None
+        self.short_since = now
+        self.lenient_until = now  # closed connections are forgiven until then: this loop itself was late
+        self.recover_until = now + config.silence
+        self.retired: Set[Tuple[str, str]] = set()
+        self._best = Header()  # the newest header that any node remembered
+        self._arrivals = 0
+        self._effects: List[object] = []
+        if outcome is not None:
+            self.phase = CLOSED
+        elif fresh:
+            self._open("the job starts", False, now)
 
-    def step(self, event: object, now: float) -> None: ...
+    # -- facts -------------------------------------------------------------------------------------------------------
 
-    def settle(self, now: float) -> List[object]: ...
+    def step(self, event: object, now: float) -> None:
+        """Takes in one fact."""
+        getattr(self, "_on_" + type(event).__name__.lower())(event, now)
 
-    def deadline(self) -> Optional[float]: ...
+    def _on_reported(self, event: Reported, now: float) -> None:
+        report = event.report
+        if (report.node, report.incarnation) in self.retired:
+            return
+        node = self.nodes.get(report.node)
+        if node is not None and node.report.incarnation != report.incarnation:
+            self._lose(report.node, "its agent was started anew", now, retire=True)
+            node = None
+        if node is None:
+            node = self.nodes[report.node] = Node(report, now + self.config.silence)
+            self._note("joined", f"node {report.node} joined", node=report.node, address=report.address)
+            if report.node in self.expected:
+                self.expected.discard(report.node)
+                self.expect_until = now + self.patience
+        elif report.number <= node.report.number:
+            return
+        node.report, node.connected = report, True
+        node.deadline = max(node.deadline, now + self.config.silence)
+        node.answer = node.answer or report.beat
+        self._arrivals += 1
+        if report.state == m.FAILED and not node.failed:
+            node.failed = self._arrivals
+        self._learn(report.header)
+
+    def _on_disconnected(self, event: Disconnected, now: float) -> None:
+        node = self.nodes.get(event.node)
+        if node is not None and node.report.incarnation == event.incarnation:
+            node.connected = False
+            node.deadline = max(now, self.lenient_until)
+
+    def _on_expect(self, event: Expect, now: float) -> None:
+        self.expected |= {name for name in event.nodes if name not in self.nodes}
+        self.patience = event.patience
+        self.expect_until = now + event.patience
+
+    def _on_unexpect(self, event: Unexpect, now: float) -> None:
+        self.expected -= set(event.nodes)
+
+    def _on_scale(self, event: Scale, now: float) -> None:
+        if event.wanted != self.wanted:
+            self._note("scale", f"scale from {self.wanted} to {event.wanted} nodes", wanted=event.wanted)
+        self.wanted, self.asked = event.wanted, True
+        for name in event.release:
+            self.expected.discard(name)
+            if name in self.nodes:
+                self.nodes[name].release = True
+        self.seq += 1
+
+    def _on_end(self, event: End, now: float) -> None:
+        if self.ending is None:
+            self.ending = event.outcome
+
+    def _on_recorded(self, event: Recorded, now: float) -> None:
+        if self.phase == CLOSING:
+            self.phase, self.outcome = CLOSED, event.outcome or self.ending
+            self.seq += 1
+
+    def _on_late(self, event: Late, now: float) -> None:
+        self.lenient_until = now + self.config.silence
+        self.recover_until += event.seconds
+        self.expect_until += event.seconds
+        for node in self.nodes.values():
+            node.deadline += event.seconds
+
+    def _learn(self, header: Header) -> None:
+        """What a node remembers of earlier coordinators; the newest memory wins."""
+        if header.age > self._best.age and header.leader != self.leader:
+            self._best = header
+            if self.phase == RECOVERING:
+                self.spent, self.wanted = header.spent, header.wanted
+        self.round = max(self.round, header.round) if self.phase == RECOVERING else self.round
+        foreign = header.leader not in ("", self.leader)
+        if foreign and header.epoch >= self.epoch and self.phase not in (CLOSED, DEPOSED):
+            if self.owned:
+                self.phase = DEPOSED
+                self.sentence = f"a newer coordinator took over with epoch {header.epoch}"
+                self._note("deposed", self.sentence)
+            else:
+                self.epoch = header.epoch + 1
+                self.seq += 1
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def settle(self, now: float) -> List[object]:
+        """Decides, and says what is to be done."""
+        if self.phase != DEPOSED:
+            for name in [name for name, node in self.nodes.items() if node.deadline <= now]:
+                silent = self.nodes[name].connected
+                why = f"no word for {self.config.silence:g} s" if silent else "its connection closed"
+                self._lose(name, why, now)
+            if not self.owned:
+                self._ask_for_epoch(now)
+            before = None
+            while before != self.phase:  # a decision may make the next one due
+                before = self.phase
+                getattr(self, "_settle_" + self.phase)(now)
+            if self.phase != DEPOSED:
+                self._tell()
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _settle_recovering(self, now: float) -> None:
+        if self.ending is not None:
+            return self._end(self.ending)
+        top, members = self._last_round()
+        if top is None:
+            if now >= self.recover_until and self.owned:
+                self._open("no node remembers a round", False, now)
+            return None
+        size = next(iter(members.values())).nodes
+        reports = [n.report for n in self.nodes.values()]
+        broken = any(r.header.round > top[1] or (r.state == m.PREPARED and r.round >= top[1]) for r in reports)
+        if len(members) == size and not broken:
+            self.round = top[1]
+            self.places = {name: (self.nodes[name].report.incarnation, place) for name, place in members.items()}
+            self.phase = RUNNING
+            self.seq += 1
+            self._note("continued", f"round {self.round} goes on under a new coordinator", round=self.round)
+        elif self.owned and (now >= self.recover_until or (len(reports) >= size and broken)):
+            self.previous = {name: (self.nodes[name].report.incarnation, p) for name, p in members.items()}
+            self._open(f"the coordinator was replaced and found {len(members)} of {size} members", False, now)
+        else:
+            self.sentence = f"recovering: {len(members)} of {size} members of round {top[1]} have reported"
+        return None
+
+    def _settle_gathering(self, now: float) -> None:
+        if self.ending is not None:
+            return self._end(self.ending)
+        config = self.config
+        target = min(self.wanted, config.max_nodes)
+        eligible = {name: n.report for name, n in self.nodes.items() if self._eligible(n)}
+        ready = {name: r for name, r in eligible.items() if self._prepared(r)}
+        busy = [n.report for n in self.nodes.values() if self._busy(n)]
+        kept = {
+            name: place.rank
+            for name, (incarnation, place) in self.previous.items()
+            if name in eligible and eligible[name].incarnation == incarnation
+        }
+        if eligible:
+            self._ask_for_port(choose(eligible, kept)[0])
+        if len(ready) < config.min_nodes:
+            self.enough_since = None
+            if config.join_timeout and now >= self.short_since + config.join_timeout:
+                sentence = f"only {len(ready)} of at least {config.min_nodes} nodes joined in {config.join_timeout:g} s"
+                return self._end(Outcome(m.ENDED_FAILED, 124, sentence + "; raise join_timeout or lower the size"))
+        elif self.enough_since is None:
+            self.enough_since = now
+        if self.expected and now >= self.expect_until:
+            names = ", ".join(sorted(self.expected, key=natural))
+            self._note("overdue", f"not waiting any longer for {names}", nodes=sorted(self.expected))
+            self.expected.clear()
+        called = self.enough_since is None or now < self.enough_since + config.last_call
+        why = wait_reason(eligible, ready, busy, config.min_nodes, target, self.expected, called)
+        if why:
+            self.sentence = "waiting: " + why
+            return None
+        members = ranks_for(choose(ready, kept)[:target], kept)
+        self._ask_for_port(members[0])
+        port = ready[members[0]].port
+        if not port:
+            self.sentence = f"waiting: node {members[0]} reserves a port"
+            return None
+        return self._commit({name: ready[name] for name in members}, port)
+
+    def _settle_running(self, now: float) -> None:
+        for name in self.places:
+            node = self.nodes.get(name)
+            if node is not None and self._here(node.report) and node.report.state == m.DONE:
+                self.done.add(name)
+        if self.ending is not None:
+            return self._end(self.ending)
+        if len(self.done) == len(self.places):
+            return self._end(Outcome(m.SUCCEEDED, 0, "all workers ended well"))
+        unplanned = self._broken_by(now)
+        if unplanned:
+            if self.owned and self.phase == RUNNING:
+                self._open(unplanned, False, now)
+            return None
+        if self.verdict is None and not self._ended():
+            planned = self._changed_by(now)
+            if planned and self.owned:
+                self._open(planned, True, now)
+        return None
+
+    def _settle_closing(self, now: float) -> None:
+        pass
+
+    def _settle_closed(self, now: float) -> None:
+        pass
+
+    def _settle_deposed(self, now: float) -> None:
+        pass
+
+    def _broken_by(self, now: float) -> str:
+        """Why the running round cannot go on, or an empty string."""
+        lost = [name for name in self.gone if name not in self.done]
+        if lost:
+            self.verdict = None
+            return "; ".join(f"node {name} was lost: {self.gone[name]}" for name in sorted(lost, key=natural))
+        here = [n for name, n in self.nodes.items() if name in self.places and self._here(n.report)]
+        for node in here:
+            if node.report.state in (m.FENCED, m.IDLE) and node.report.node not in self.done:
+                return f"node {node.report.node} had lost the coordinator and stopped its workers"
+        failed = [n for n in here if n.report.state == m.FAILED and n.report.failure is not None]
+        if not failed:
+            return ""
+        failure = min(failed, key=lambda n: n.failed).report.failure
+        assert failure is not None
+        return self._charge(failure, now) if self.owned else ""
+
+    def _charge(self, failure: Failure, now: float) -> str:
+        """Takes one failure off the budget; the last one only once every member has proved alive."""
+        sentence = failure.sentence()
+        if self.spent < self.config.restarts:
+            self.spent += 1
+            members = {(name, incarnation) for name, (incarnation, _) in self.places.items()}
+            self.charge = Charge(now + self.config.silence, members)
+            left = f"{self.spent} of {self.config.restarts} restarts used"
+            self._note("failure", f"{sentence} ({left})", failure=m.encode(failure), spent=self.spent)
+            return f"{sentence} ({left})"
+        if self.verdict is None:
+            self.verdict = failure
+            self.probe += 1
+            self.seq += 1
+        members_here = [n for name, n in self.nodes.items() if name in self.places and name not in self.done]
+        if all(n.report.probe >= self.probe for n in members_here):
+            self._end(
+                Outcome(m.ENDED_FAILED, self.verdict.code or 1, self.verdict.sentence(), self.verdict),
+            )
+        return ""
+
+    def _changed_by(self, now: float) -> str:
+        """Why a healthy round should give way to another, or an empty string."""
+        target = min(self.wanted, self.config.max_nodes)
+        if len(self.places) > target:
+            return f"scaled to {target} node(s)"
+        leaving = [name for name in self.places if name in self.nodes and self._goes(self.nodes[name])]
+        if leaving:
+            return "; ".join(f"node {name} leaves" for name in sorted(leaving, key=natural))
+        spare = [n for name, n in self.nodes.items() if name not in self.places and self._eligible(n)]
+        room = target - len(self.places)
+        if not spare or room <= 0:
+            self.growth_since = None
+            return ""
+        if self.growth_since is None:
+            self.growth_since = now
+        if self.asked and self.expected and now < self.expect_until:
+            return ""
+        if self.asked or len(spare) >= room or now >= self.growth_since + self.config.resize_interval:
+            return f"{min(len(spare), room)} more node(s) joined"
+        return ""
+
+    # -- changes of phase --------------------------------------------------------------------------------------------
+
+    def _open(self, reason: str, planned: bool, now: float) -> None:
+        self.previous = self.places or self.previous
+        self.round = max([self.round, *(n.report.round for n in self.nodes.values())]) + 1
+        self.phase, self.reason, self.planned = GATHERING, reason, planned
+        self.places, self.done, self.gone = {}, set(), {}
+        self.verdict = None
+        self.reserve = ""
+        self.growth_since = self.enough_since = None
+        self.short_since = now
+        self.seq += 1
+        self._note("round", f"round {self.round}: {reason}", round=self.round, reason=reason, planned=planned)
+
+    def _commit(self, members: Dict[str, Report], port: int) -> None:
+        places = places_for(list(members.values()), port)
+        self.places = {name: (members[name].incarnation, places[name]) for name in members}
+        self.phase, self.asked = RUNNING, False
+        for node in self.nodes.values():
+            node.failed = 0
+        self.seq += 1
+        world = next(iter(places.values())).world_size
+        self.sentence = f"running on {len(places)} node(s), {world} worker(s)"
+        self._note(
+            "running",
+            f"round {self.round} runs on {len(places)} node(s) with {world} worker(s)",
+            round=self.round,
+            epoch=self.epoch,
+            nodes=list(members),
+            world_size=world,
+            spent=self.spent,
+        )
+
+    def _end(self, outcome: Outcome) -> None:
+        self.ending, self.phase, self.sentence = outcome, CLOSING, outcome.sentence
+        self.seq += 1
+        self._note("closing", f"{outcome.state}: {outcome.sentence}", outcome=m.encode(outcome))
+        self._effects.append(Record(outcome))
+
+    def _lose(self, name: str, why: str, now: float, retire: bool = False) -> None:
+        node = self.nodes.pop(name)
+        member = (name, node.report.incarnation)
+        if retire:
+            self.retired.add(member)
+        why = "it left" if node.report.leaving or node.release else why
+        self._effects.append(Lost(name, node.report.incarnation, why))
+        self._note("lost", f"node {name} is gone: {why}", node=name, why=why)
+        if self.places.get(name, ("", None))[0] == node.report.incarnation:
+            if self._here(node.report) and node.report.state == m.DONE:
+                self.done.add(name)
+            self.gone[name] = why
+        if self.charge is not None and now <= self.charge.until and member in self.charge.members:
+            self.charge = None
+            self.spent -= 1
+            self.seq += 1
+            self._note("refund", f"the last failure is not counted: node {name} was lost", spent=self.spent)
+
+    # -- small questions ---------------------------------------------------------------------------------------------
+
+    def _goes(self, node: Node) -> bool:
+        return node.release or node.report.leaving
+
+    def _eligible(self, node: Node) -> bool:
+        return node.connected and not self._goes(node)
+
+    def _prepared(self, report: Report) -> bool:
+        return report.state == m.PREPARED and (report.epoch, report.round) == (self.epoch, self.round)
+
+    def _busy(self, node: Node) -> bool:
+        """May it still have workers of an older round?"""
+        return node.connected and node.report.state in (m.RUNNING, m.STOPPING, m.FAILED)
+
+    def _here(self, report: Report) -> bool:
+        """Does it speak of the round that runs?"""
+        known = self.places.get(report.node)
+        return known is not None and known[0] == report.incarnation and report.round == self.round
+
+    def _ended(self) -> bool:
+        return bool(self.done) or any(n.report.ended and self._here(n.report) for n in self.nodes.values())
+
+    def _last_round(self) -> Tuple[Optional[Tuple[int, int]], Dict[str, Place]]:
+        """The newest round that any node ran, and the places of those that reported it."""
+        ran = {
+            name: ((n.report.place_epoch, n.report.place_round), n.report.place)
+            for name, n in self.nodes.items()
+            if n.report.place is not None
+        }
+        if not ran:
+            return None, {}
+        top = max(key for key, _ in ran.values())
+        return top, {name: place for name, (key, place) in ran.items() if key == top and place is not None}
+
+    def _ask_for_epoch(self, now: float) -> None:
+        """Owns its epoch once more than half of the last round's members have accepted it."""
+        top, members = self._last_round()
+        size = next(iter(members.values())).nodes if top is not None else self.config.max_nodes
+        voters = members if top is not None else self.nodes
+        granted = [
+            name
+            for name in voters
+            if (self.nodes[name].report.header.epoch, self.nodes[name].report.header.leader)
+            == (self.epoch, self.leader)
+        ]
+        self.owned = self.epoch > 0 and len(granted) * 2 > size
+
+    def _ask_for_port(self, name: str) -> None:
+        if name and name != self.reserve:
+            self.reserve = name
+            self.nodes[name].told = -1
+
+    # -- speaking ----------------------------------------------------------------------------------------------------
+
+    def header(self) -> Header:
+        return Header(self.epoch, self.leader, self.seq, self.round, self.spent, self.wanted)
+
+    def order_for(self, name: str, header: Header) -> Order:
+        """What is wanted of a node now: the same answer however often it is asked."""
+        node = self.nodes[name]
+        if self.phase == CLOSED and self.outcome is not None:
+            return Order(header, m.CLOSE, outcome=self.outcome, sentence=self.outcome.sentence)
+        if node.release:
+            return Order(header, m.RELEASE, sentence=self.sentence)
+        if self.phase == GATHERING:
+            reserve = name == self.reserve
+            return Order(header, m.PREPARE, self.round, reserve, self.planned, sentence=self.reason)
+        if self.phase == RUNNING and name in self.places and self.places[name][0] == node.report.incarnation:
+            return Order(header, m.RUN, self.round, place=self.places[name][1], probe=self.probe)
+        return Order(header, m.WAIT, probe=self.probe, sentence=self.sentence)
+
+    def _tell(self) -> None:
+        if not self.epoch:
+            return
+        header = self.header()
+        for name, node in self.nodes.items():
+            if node.connected and (node.answer or node.told != self.seq):
+                node.answer, node.told = False, self.seq
+                self._effects.append(Tell(name, node.report.incarnation, self.order_for(name, header)))
+
+    def _note(self, kind: str, sentence: str, **data: Any) -> None:
+        self._effects.append(Event(kind, sentence, data))
+
+    def deadline(self) -> Optional[float]:
+        """When settle is due at the latest, should nothing happen."""
+        if self.phase == DEPOSED:
+            return None
+        times = [node.deadline for node in self.nodes.values()]
+        if self.phase == RECOVERING:
+            times.append(self.recover_until)
+        if self.phase == GATHERING:
+            if self.expected:
+                times.append(self.expect_until)
+            if self.enough_since is not None and self.config.last_call:
+                times.append(self.enough_since + self.config.last_call)
+            if self.config.join_timeout and self.enough_since is None:
+                times.append(self.short_since + self.config.join_timeout)
+        if self.phase == RUNNING and self.growth_since is not None:
+            times.append(self.growth_since + self.config.resize_interval)
+            if self.asked and self.expected:
+                times.append(self.expect_until)
+        return min(times) if times else None
 
     def status(self) -> Dict[str, Any]:
-        """{"phase": "recovering|gathering|running|closing|closed", "sentence", "epoch", "round", "spent", "wanted",
-        "nodes": [{"name", "incarnation", "address", "procs", "state", "rank"(group rank or None), "first_rank", "note"}],
-        "world_size", "reason" (of the current round), "outcome"}"""
-        ...
+        """The newest facts, as plain JSON types, for `status`, the events and the dashboard."""
+        rows = []
+        for name in sorted(self.nodes, key=natural):
+            node = self.nodes[name]
+            place = self.places[name][1] if name in self.places else None
+            rows.append(
+                {
+                    "name": name,
+                    "incarnation": node.report.incarnation,
+                    "address": node.report.address,
+                    "procs": node.report.procs,
+                    "state": node.report.state if place or self.phase != RUNNING else "standby",
+                    "rank": place.rank if place else None,
+                    "first_rank": place.first_rank if place else None,
+                    "note": node.report.note,
+                }
+            )
+        return {
+            "phase": self.phase,
+            "sentence": self.sentence,
+            "epoch": self.epoch,
+            "round": self.round,
+            "spent": self.spent,
+            "wanted": self.wanted,
+            "reason": self.reason,
+            "world_size": next((place.world_size for _, place in self.places.values()), 0),
+            "nodes": rows,
+            "outcome": m.encode(self.outcome) if self.outcome is not None else None,
+        }

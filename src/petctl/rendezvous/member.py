@@ -4,12 +4,12 @@ Rules it keeps, whatever the network does:
 
 - Workers start only on RUN for exactly the (epoch, round) that this node has acknowledged as PREPARED.
 - It acknowledges PREPARED only when no worker of an older round is left (the driver says so with `WorkersStopped`).
-- It obeys only the newest coordinator it has heard of: a lower epoch, or the same epoch from another leader, is refused.
+- It obeys only the newest coordinator it has heard of: a lower epoch, or the same epoch of another leader, is refused.
 - Losing the coordinator changes nothing for the workers until `fence_after`; then they are stopped.
 - Leaving (SIGTERM, RELEASE) is not closing: the others are told, and go on.
 
-It must not know sockets, clocks, processes or chance. The driver carries out the effects in order and feeds back events;
-events of workers name their round, so that late ones of an older round are ignored.
+It must not know sockets, clocks, processes or chance. The driver carries out the effects in order and feeds back
+events; events of workers name their round, so that late ones of an older round are ignored.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ class Member:
         self.header = Header()
         self.state = m.IDLE
         self.at: Tuple[int, int] = (0, 0)  # (epoch, round) that `state` refers to
-        self.place: Optional[Place] = None
+        self.place: Optional[Place] = None  # in the last round that it ran ...
+        self.placed: Tuple[int, int] = (0, 0)  # ... which was this (epoch, round)
         self.port = 0
         self.ended = False
         self.failure: Optional[Failure] = None
@@ -288,7 +289,8 @@ class Member:
             return self._prepare(order, now)
         if order.kind == m.RUN and self.state == m.PREPARED and self.at == (order.header.epoch, order.round):
             assert order.place is not None
-            self.state, self.place, self.alive = m.RUNNING, order.place, True
+            self.state, self.alive = m.RUNNING, True
+            self.place, self.placed = order.place, self.at
             self.ended, self.failure = False, None
             start = Start(order.header.epoch, order.round, order.place, order.header.spent)
             return [start, *self._report(now)]
@@ -311,7 +313,7 @@ class Member:
     def _prepared(self, now: float) -> List[object]:
         assert self.target is not None
         self.at, self.target = self.target, None
-        self.state, self.place, self.port = m.PREPARED, None, 0
+        self.state, self.port = m.PREPARED, 0
         self.ended, self.failure = False, None
         return [Reserve(self.at[1])] if self.reserve else self._report(now)
 
@@ -359,6 +361,8 @@ class Member:
             epoch=self.at[0],
             round=self.at[1],
             place=self.place,
+            place_epoch=self.placed[0],
+            place_round=self.placed[1],
             port=self.port,
             ended=self.ended,
             failure=self.failure,
@@ -368,5 +372,3 @@ class Member:
             note=self.note,
         )
         return [Send(report)]
-
-

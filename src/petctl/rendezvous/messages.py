@@ -1,22 +1,22 @@
 """The two things that are ever said between a node and the coordinator.
 
-A node sends a `Report`: everything about itself, whole, each time. It sends one when it connects, one whenever something
-changes, and one with every heartbeat. The coordinator answers with an `Order`: everything it wants of that one node,
-whole, each time. Nothing is a delta, so a lost, repeated or reordered message is healed by the next one, and a new
-coordinator learns all there is to know from one report of each node.
+A node sends a `Report`: everything about itself, whole, each time. It sends one when it connects, one whenever
+something changes, and one with every heartbeat. The coordinator answers with an `Order`: everything it wants of that
+one node, whole, each time. Nothing is a delta, so a lost, repeated or reordered message is healed by the next one, and
+a new coordinator learns all there is to know from one report of each node.
 
-A `Header` travels in both directions: it is what must survive the coordinator (epoch, round, failures spent, wanted size).
-Nodes keep the newest header they have seen and send it back; the highest (epoch, seq) wins.
+A `Header` travels in both directions: it is what must survive the coordinator (epoch, round, failures spent, wanted
+size). Nodes keep the newest header they have seen and send it back; the highest (epoch, seq) wins.
 
-This file knows no sockets and no clock. `decode_report` and `decode_order` are the only doors for foreign data and raise
-`ProtocolError`; past them every value has its declared type.
+This file knows no sockets and no clock. `decode_report` and `decode_order` are the only doors for foreign data and
+raise `ProtocolError`; past them every value has its declared type.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Type, TypeVar
+from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar
 
 from petctl.errors import ProtocolError
 
@@ -56,7 +56,7 @@ class Header:
     wanted: int = 0
 
     @property
-    def age(self) -> "tuple[int, int]":
+    def age(self) -> Tuple[int, int]:
         return (self.epoch, self.seq)
 
 
@@ -113,7 +113,9 @@ class Report:
     state: str = IDLE
     epoch: int = 0  # with `round`: what `state` refers to
     round: int = 0
-    place: Optional[Place] = None  # its place in that round, once it was told
+    place: Optional[Place] = None  # its place in the last round that it ran ...
+    place_epoch: int = 0  # ... and which one that was
+    place_round: int = 0
     port: int = 0  # reserved for the workers' own rendezvous, should it become rank 0 of `round`
     ended: bool = False  # at least one local worker has ended well
     failure: Optional[Failure] = None

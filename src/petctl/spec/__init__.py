@@ -1,0 +1,35 @@
+"""What to run: the `Job`, from a file, from the command line or from Python, and back to text.
+
+    job.py       the model; its parts are in command.py, size.py, quantities.py, values.py
+    read.py      files and mappings in, by way of document.py, yaml_text.py, json_text.py, fill.py
+    write.py     mappings and YAML out
+    problems.py  everything that is wrong with a job, at once
+
+Where a job runs is `petctl.clusters`' business, and what becomes of it `petctl.jobs`'. Importing this package does not
+import PyYAML.
+"""
+
+from petctl.spec.command import Command, JobFile, classify_command
+from petctl.spec.job import Job, Rendezvous
+from petctl.spec.quantities import format_bytes, format_duration, parse_bytes, parse_duration
+from petctl.spec.read import job_from_dict, read_job
+from petctl.spec.size import Size, parse_size
+from petctl.spec.write import job_to_dict, job_to_yaml
+
+__all__ = [
+    "Command",
+    "Job",
+    "JobFile",
+    "Rendezvous",
+    "Size",
+    "classify_command",
+    "format_bytes",
+    "format_duration",
+    "job_from_dict",
+    "job_to_dict",
+    "job_to_yaml",
+    "parse_bytes",
+    "parse_duration",
+    "parse_size",
+    "read_job",
+]

@@ -1,0 +1,71 @@
+# Every target sets itself up: a fresh clone and `make demo` is all it takes. Nothing is installed outside this directory
+# (uv's own package cache and, where uv is missing, ~/.cache/petctl-dev).
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench soak pins clean
+
+VENV := .venv
+TORCH := .venv-torch
+BENCH := .venv-bench
+PYTEST_WORKERS ?= 2
+PAIRS ?= 10
+KILLS ?= 200
+SCHEDULES ?= 100000
+SETUP := .ci/environment
+
+export PETCTL_TORCH_PYTHON ?= $(CURDIR)/$(TORCH)/bin/python
+export PYTHON
+
+help: ## this list
+	@echo "make <target>:"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
+
+demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the middle, see what it cost (2 minutes)
+	@$(VENV)/bin/python examples/demo.py
+
+test: $(VENV)/.ready $(TORCH)/.ready ## unit, simulation and integration tests
+	@$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup tests/unit tests/simulation -m "not slow"
+	@$(VENV)/bin/python -m pytest tests/integration -m "not slow"
+
+lint: $(VENV)/.ready ## ruff, format, mypy --strict, import contracts
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports
+
+format: $(VENV)/.ready ## repair what ruff can repair
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+bench: $(VENV)/.ready $(TORCH)/.ready $(BENCH)/.ready ## every claim beside its peer, results in build/bench (an hour or more)
+	@$(VENV)/bin/python benchmarks/all.py --pairs $(PAIRS)
+
+soak: $(VENV)/.ready ## 200 random kills in one job, then 100,000 random schedules of the rendezvous
+	@$(VENV)/bin/python benchmarks/soak.py --kills $(KILLS)
+	@PETCTL_SCHEDULES=$(SCHEDULES) $(VENV)/bin/python -m pytest tests/simulation -m slow --timeout=0
+
+pins: ## raise the pinned versions in requirements/
+	@for name in core dev torch bench; do \
+	  source=requirements/$$name.in; [ $$name = core ] && source=pyproject.toml; \
+	  uv pip compile --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet \
+	    $$source $$([ $$name = dev ] && echo -c requirements/core.txt) -o requirements/$$name.txt; \
+	done
+
+clean: ## remove everything that was built or installed here
+	@rm -rf $(VENV) $(TORCH) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.ready: requirements/core.txt requirements/dev.txt pyproject.toml $(SETUP)
+	@$(SETUP) $(VENV) requirements/core.txt requirements/dev.txt --editable
+	@touch $@
+
+$(TORCH)/.ready: requirements/torch.txt $(SETUP)
+	@echo "PyTorch 2.13.0: 4.7 GB on disk, in $(TORCH) (once)"
+	@$(SETUP) $(TORCH) requirements/torch.txt
+	@touch $@
+
+$(BENCH)/.ready: requirements/bench.txt $(SETUP)
+	@$(SETUP) $(BENCH) requirements/bench.txt
+	@touch $@

@@ -1,0 +1,63 @@
+"""The agent's command line: reads the words, becomes the guardian, and lets its child be the agent.
+
+Everything heavy (asyncio, the rendezvous) is imported in that child only, so the guardian stays small.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import List, Optional
+
+from petctl.agent.options import USAGE, Options, parse_join
+from petctl.errors import InternalError, PetctlError, UsageError
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    """Runs one command and answers with its exit code."""
+    words = sys.argv[1:] if words is None else words
+    try:
+        return _run(words)
+    except PetctlError as error:
+        print(f"petctl-agent: {error}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:  # before there was anything to stop
+        return 130
+
+
+def _run(words: List[str]) -> int:
+    if not words or "--help" in words or "-h" in words or words[0] == "help":
+        print(USAGE, end="")
+        return 0 if words else UsageError.code
+    command, rest = words[0], words[1:]
+    if command in ("version", "--version"):
+        import petctl
+
+        print(f"petctl {petctl.__version__} (Python {sys.version.split()[0]})")
+        return 0
+    if command != "join":
+        raise UsageError(f"there is no command {command!r}; use join, version or --help")
+    return _join(parse_join(rest))
+
+
+def _join(options: Options) -> int:
+    from petctl.agent.guardian import Lifeline, guard
+
+    options = options._replace(file=os.path.abspath(options.file))
+
+    def run_agent(lifeline: Lifeline) -> int:
+        try:
+            from petctl.agent.agent import run
+
+            return run(options, lifeline)
+        except PetctlError as error:
+            print(f"petctl-agent: {error}", file=sys.stderr)
+            return error.code
+        except Exception:
+            import traceback
+
+            traceback.print_exc()
+            print("petctl-agent: a fault of petctl itself; the workers of this node were ended", file=sys.stderr)
+            return InternalError.code
+
+    return guard(run_agent, options.state_dir, f"{options.node}/{options.incarnation}")

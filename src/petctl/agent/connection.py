@@ -1,0 +1,139 @@
+"""Keeps a node connected to its job's coordinator, whichever that is at the moment, and brings a local one back.
+
+The locator is resolved before every attempt; attempts are spaced 0.05 s, doubling up to 1 s. When the job's own cluster
+says how (`revive` in the join file), a node that cannot connect has a new supervisor started: whoever gets the lock
+does it, the others just go on trying.
+
+What is said over the connection is none of its business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import random
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from petctl.errors import AuthError, ProtocolError, Unreachable
+from petctl.rendezvous.client import AgentLink
+from petctl.rendezvous.joinfile import JoinFile
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_REVIVE_AFTER = 0.1  # seconds without a coordinator
+_REVIVAL_TAKES = 5.0  # seconds that a new supervisor gets before somebody may start another
+_GIVE_UP_AFTER = 600.0  # seconds without ever having been connected
+
+Spawn = Callable[[List[str], str], None]
+
+
+class Revival:
+    """Has a new supervisor started, by at most one node at a time."""
+
+    def __init__(self, revive: Mapping[str, Any], spawn: Spawn) -> None:
+        self._argv = [str(word) for word in revive["argv"]]
+        self._lock_path = str(revive["lock"])
+        self._spawn = spawn
+        self._lock = -1
+        self._until = 0.0
+
+    def attempt(self, now: float) -> bool:
+        """Starts one if nobody else is doing so; whether it did."""
+        if self._lock >= 0:
+            if now < self._until:
+                return False
+            self.end()
+        try:
+            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError:
+            return False  # the job's directory is gone
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            return False
+        self._lock, self._until = lock, now + _REVIVAL_TAKES
+        self._spawn(self._argv, os.path.join(os.path.dirname(self._lock_path), "supervisor.log"))
+        return True
+
+    def end(self) -> None:
+        """Lets others try."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+class Connection:
+    """One node's connection, for the life of its agent.
+
+    on_connected(welcome), on_message(message) and on_lost() are called in the agent's loop; `run` ends only by
+    AuthError or Unreachable before the first welcome.
+    """
+
+    def __init__(
+        self,
+        join: JoinFile,
+        spawn: Spawn,
+        on_connected: Callable[[Dict[str, Any]], None],
+        on_message: Callable[[Dict[str, Any]], None],
+        on_lost: Callable[[], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._join = join
+        self._link = AgentLink(join)
+        self._revival: Optional[Revival] = Revival(join.revive, spawn) if join.revive else None
+        self._on_connected, self._on_message, self._on_lost = on_connected, on_message, on_lost
+        self._say = say
+        self._welcomed = False
+
+    async def run(self) -> None:
+        """Connects, delivers, and connects again."""
+        while True:
+            welcome = await self._connect()
+            self._on_connected(welcome)
+            try:
+                while True:
+                    self._on_message(await self._link.receive())
+            except (Unreachable, ProtocolError) as error:
+                self._say(f"{error}; connecting again")
+            self._link.close()
+            self._on_lost()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Never waits; lost when there is no connection."""
+        self._link.send(message)
+
+    def drop(self) -> None:
+        """Ends the connection after what was sent; `run` makes a new one."""
+        self._link.close()
+
+    async def _connect(self) -> Dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        since, pause = loop.time(), _FIRST_PAUSE
+        told = ""
+        while True:
+            try:
+                welcome = await self._link.connect()
+                break
+            except AuthError as error:
+                # A file may name the port of a dead coordinator that somebody else's has taken since.
+                if not self._welcomed and "file" not in self._join.locator:
+                    raise AuthError(f"{error}. Is the join file the newest? `petctl token JOB` writes one") from None
+                reason = str(error)
+            except Unreachable as error:
+                reason = str(error)
+            waited = loop.time() - since
+            if not self._welcomed and waited > _GIVE_UP_AFTER:
+                raise Unreachable(f"{reason}; gave up after {waited:.0f} s")
+            if reason != told and waited > _REVIVE_AFTER:
+                told = reason
+                self._say(f"{reason}; trying again")
+            if self._revival is not None and waited >= _REVIVE_AFTER and self._revival.attempt(loop.time()):
+                self._say("started a new supervisor for the job")
+                pause = _FIRST_PAUSE
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        if self._revival is not None:
+            self._revival.end()
+        self._welcomed = True
+        return welcome

@@ -1,0 +1,106 @@
+"""From a task to the processes that one node starts for a round: their command lines, environment and files.
+
+    elastic    one process per local rank, started and watched by petctl itself
+    torchrun   one process per node, which is PyTorch's own launcher with a static rendezvous; for comparison
+
+Nothing is started here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Dict, List, Mapping
+
+from petctl.agent.environment import RoundContext, node_environment, worker_environment
+from petctl.agent.logfiles import error_file, log_file
+from petctl.agent.task import MODULE, PROGRAM, SCRIPT, SHELL, Task
+from petctl.agent.workers import PREPARE_STEP, STEP, Launch
+from petctl.errors import UsageError
+
+ELASTIC = "elastic"
+TORCHRUN = "torchrun"
+
+
+def interpreter(task: Task, env: Mapping[str, str]) -> str:
+    """The Python that runs the job's scripts and modules; never the one that happens to run the agent."""
+    wanted = task.python or "python3"
+    found = shutil.which(wanted, path=env.get("PATH", os.defpath))
+    if found is None:
+        raise UsageError(f"there is no {wanted} on this node's PATH; name the interpreter with --python")
+    return found
+
+
+def command(task: Task, env: Mapping[str, str]) -> List[str]:
+    """The argv of one worker. Scripts and modules are unbuffered: what they print is in the log at once."""
+    if task.kind == SCRIPT:
+        return [interpreter(task, env), "-u", *task.words]
+    if task.kind == MODULE:
+        return [interpreter(task, env), "-u", "-m", *task.words]
+    if task.kind == SHELL:
+        return ["/bin/sh", "-c", *task.words]
+    return list(task.words)
+
+
+def torchrun_command(task: Task, context: RoundContext, env: Mapping[str, str]) -> List[str]:
+    """The argv of PyTorch's launcher for this node."""
+    place = context.place
+    argv = [
+        interpreter(task, env),
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={place.nodes}",
+        f"--node-rank={place.rank}",
+        f"--master-addr={place.master_addr}",
+        f"--master-port={place.master_port}",
+        f"--nproc-per-node={context.procs}",
+        "--max-restarts=0",
+    ]
+    if task.kind == MODULE:
+        argv.append("--module")
+    elif task.kind == SHELL:
+        return [*argv, "--no-python", "/bin/sh", "-c", *task.words]
+    elif task.kind == PROGRAM:
+        argv.append("--no-python")
+    return [*argv, *task.words]
+
+
+def launches(task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str) -> List[Launch]:
+    """Every process that this node starts for a round."""
+    if task.launcher == TORCHRUN:
+        return [_launch(task, context, inherited, log_dir, 0)]
+    if task.launcher != ELASTIC:
+        raise UsageError(f"this agent knows no launcher {task.launcher!r}; use elastic or torchrun, or a newer agent")
+    return [_launch(task, context, inherited, log_dir, local_rank) for local_rank in range(context.procs)]
+
+
+def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str, local_rank: int) -> Launch:
+    rank = context.place.first_rank + local_rank
+    error = error_file(log_dir, context.round, rank)
+    env = worker_environment(inherited, task, context, local_rank, error)
+    argv = torchrun_command(task, context, env) if task.launcher == TORCHRUN else command(task, env)
+    return Launch(
+        rank=rank,
+        local_rank=local_rank,
+        argv=argv,
+        env=env,
+        cwd=task.cwd or None,
+        out=log_file(log_dir, context.round, rank, "out"),
+        err=log_file(log_dir, context.round, rank, "err"),
+        error_file=error,
+    )
+
+
+def preparation(task: Task, node: str, node_key: str, inherited: Mapping[str, str], log_dir: str) -> Launch:
+    """The process that makes a node ready, once, before its first workers."""
+    env: Dict[str, str] = node_environment(inherited, task, node, node_key)
+    env[STEP] = PREPARE_STEP
+    out = os.path.join(log_dir, f"prepare-{node}.out")
+    return Launch(-1, -1, ["/bin/sh", "-c", task.prepare], env, task.cwd or None, out, out)
+
+
+def why_not_started(error: OSError, launch: Launch) -> str:
+    """The sentence for a worker that the system refused to start."""
+    if launch.cwd and not os.path.isdir(launch.cwd):
+        return f"the working directory {launch.cwd} does not exist on this node"
+    return f"cannot start {launch.argv[0]}: {error.strerror or error}"

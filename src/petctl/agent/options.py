@@ -1,0 +1,92 @@
+"""The words of the agent's command line. Read without argparse, whose import alone would delay every worker's start."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Callable, Dict, List, NamedTuple, Optional
+
+from petctl.errors import UsageError
+
+USAGE = """\
+Usage: petctl-agent join --file FILE [options]
+       petctl-agent version
+
+Makes this machine a node of a running job: connects to the job's coordinator, and starts, watches and stops the
+workers that it is asked to run. `petctl token JOB` writes FILE; it holds the job's token, so keep it to yourself.
+
+Options of join:
+  --file FILE          the join file (required)
+  --node NAME          this node's name in the job (default: the host's name and four random digits)
+  --address ADDRESS    where the other nodes reach this one (default: the address that it connects from)
+  --state-dir DIR      where its lock, pid and logs are kept (default: logs only, in $PETCTL_HOME/nodes/JOB/NAME)
+  --gpus LIST          the GPUs that its workers may use, such as 0,1
+  --nominal-gpus N     count as having N GPUs, whatever there is
+  --stream             also write the workers' lines to stdout, with their rank
+
+Exit code: 0 when the job succeeded or this node was released or asked to stop; else the job's own, 2 for wrong usage,
+70 for a fault of petctl itself.
+
+Examples:
+  python3 petctl-agent.pyz join --file mnist-3f9k.join
+  python3 petctl-agent.pyz join --file mnist-3f9k.join --node big-one --gpus 0,1 --stream
+"""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+
+
+class Options(NamedTuple):
+    """What a node was told at its start."""
+
+    file: str
+    node: str
+    incarnation: str  # new for every start
+    address: str = ""
+    state_dir: str = ""
+    gpus: Optional[str] = None
+    nominal_gpus: Optional[int] = None
+    stream: bool = False
+
+
+def parse_join(words: List[str], host: Callable[[], str] = lambda: os.uname().nodename) -> Options:
+    """The options of `join`, or a UsageError that names the wrong word."""
+    known = ("--file", "--node", "--address", "--state-dir", "--gpus", "--nominal-gpus", "--stream")
+    given: Dict[str, str] = {}
+    todo = list(words)
+    while todo:
+        name, equals, value = todo.pop(0).partition("=")
+        if name not in known:
+            raise UsageError(f"join has no option {name!r}; it has {', '.join(known)}")
+        if name == "--stream":
+            if equals:
+                raise UsageError("--stream takes no value")
+            given[name] = "yes"
+            continue
+        if not equals and not todo:
+            raise UsageError(f"{name} needs a value")
+        given[name] = value if equals else todo.pop(0)
+    if "--file" not in given:
+        raise UsageError("join needs --file FILE, the join file of a job; `petctl token JOB` writes it")
+    if "--gpus" in given and "--nominal-gpus" in given:
+        raise UsageError("give either --gpus or --nominal-gpus, not both")
+    node = given.get("--node") or _default_name(host())
+    if not _NAME.match(node):
+        raise UsageError(f"--node {node!r}: a name has at most 63 letters, digits, dots, dashes and underscores")
+    nominal = given.get("--nominal-gpus")
+    if nominal is not None and not nominal.isdigit():
+        raise UsageError(f"--nominal-gpus {nominal!r} is not a number")
+    return Options(
+        file=given["--file"],
+        node=node,
+        incarnation=os.urandom(6).hex(),
+        address=given.get("--address", ""),
+        state_dir=os.path.abspath(given["--state-dir"]) if "--state-dir" in given else "",
+        gpus=given.get("--gpus"),
+        nominal_gpus=None if nominal is None else int(nominal),
+        stream="--stream" in given,
+    )
+
+
+def _default_name(host: str) -> str:
+    clean = re.sub(r"[^A-Za-z0-9.-]+", "-", host.split(".")[0]).strip("-.") or "node"
+    return f"{clean[:50]}-{os.urandom(2).hex()}"

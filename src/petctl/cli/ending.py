@@ -1,0 +1,46 @@
+"""The last words about a job: how it ended, why, where the logs are, and what to type next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from petctl.cli.screen import Screen
+from petctl.cli.text import duration, elapsed, indent
+
+if TYPE_CHECKING:
+    from petctl.jobs import Status
+
+
+def tell_end(status: Status, screen: Screen) -> int:
+    """Says how the job ended, and gives the exit code of run and wait."""
+    rounds = f", {len(status.rounds)} rounds" if len(status.rounds) > 1 else ""
+    sentence = f": {status.sentence}" if status.sentence else ""
+    screen.say(f"job {status.id} {status.state} after {duration(elapsed(status))}{rounds}{sentence}")
+    if status.state in ("failed", "lost"):
+        for line in root_cause(status):
+            screen.say(line)
+    return exit_code(status)
+
+
+def exit_code(status: Status) -> int:
+    """The job's own code; a job that ended without one is nobody's success."""
+    if status.exit_code is not None:
+        return status.exit_code
+    return 0 if status.state == "succeeded" else 1
+
+
+def root_cause(status: Status) -> list[str]:
+    """Which worker failed first, its traceback, and where to look next."""
+    lines: list[str] = []
+    next_command = f"petctl logs {status.id}"
+    error = status.error
+    if error is not None:
+        how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
+        lines.append(f"root cause: rank {error.rank} on node {error.node}, {how}")
+        if error.traceback or error.message:
+            lines.append(indent(error.traceback or error.message, "    ").lstrip())
+        next_command += f" --rank {error.rank}"
+    if status.directory:
+        lines.append(f"logs: {status.directory}/logs")
+    lines.append(f"next: {next_command}")
+    return lines

@@ -1,0 +1,110 @@
+"""Follows a running job on the terminal: its workers' lines, its events, its status line, and Ctrl-C.
+
+It never decides how a job ends. Ctrl-C asks for a cancel and goes on following; a second one kills; a third one leaves.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Union
+
+from petctl.cli.funnel import Funnel
+from petctl.cli.screen import Screen
+from petctl.cli.text import duration, elapsed
+from petctl.errors import PetctlError
+
+if TYPE_CHECKING:
+    from petctl.jobs import JobHandle, LogLine, Status
+
+REDRAW_SECONDS = 0.5
+
+
+class Follower:
+    """One job on one screen, from now to its end."""
+
+    def __init__(self, handle: JobHandle, screen: Screen) -> None:
+        self._handle, self._screen = handle, screen
+        self._funnel: Funnel[Union[LogLine, str]] = Funnel()
+        self._interrupts = 0
+
+    def follow(self) -> Status:
+        """Writes until the job has ended and every line is out; gives its final status."""
+        previous = signal.signal(signal.SIGINT, self._interrupt)
+        try:
+            self._funnel.add(self._handle.logs(follow=True))
+            self._funnel.add(self._sentences())
+            for batch in self._funnel.batches(REDRAW_SECONDS if self._screen.live else None):
+                self._write(batch)
+                if self._screen.live:
+                    self._screen.status(status_line(self._handle.status()))
+            return self._handle.wait()
+        finally:
+            self._funnel.close()
+            self._screen.close()
+            signal.signal(signal.SIGINT, previous)
+
+    def _sentences(self) -> Iterator[str]:
+        for event in self._handle.events(follow=True):
+            if is_news(event):
+                yield str(event["sentence"])
+
+    def _write(self, batch: list[Union[LogLine, str]]) -> None:
+        for spoken, items in groupby(batch, key=_is_sentence):
+            if not spoken:
+                self._screen.lines(items)  # type: ignore[arg-type]
+                continue
+            for sentence in items:
+                self._screen.say(str(sentence))
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        """Acts in a thread of its own: it must work also while a stalled reader blocks the main thread's write."""
+        self._interrupts += 1
+        if self._interrupts > 2:
+            raise KeyboardInterrupt
+        threading.Thread(target=self._cancel, args=(self._interrupts > 1,), daemon=True).start()
+
+    def _cancel(self, kill: bool) -> None:
+        self._funnel.put("killing" if kill else "cancelling; press Ctrl-C again to kill")
+        try:
+            self._handle.cancel(kill=kill)
+        except PetctlError as error:
+            self._funnel.put(str(error))
+
+
+def is_news(event: Mapping[str, Any]) -> bool:
+    """Whether a person who follows wants to read it: not the ordinary start, and not the end, which is told anyway."""
+    kind = event.get("kind")
+    ordinary = kind == "node" and event.get("restart") is False
+    first = kind == "round" and event.get("round") == 1
+    return kind not in ("started", "closing") and not ordinary and not first
+
+
+def copy_lines(lines: Iterator[LogLine], screen: Screen) -> None:
+    """Writes lines until there are no more; Ctrl-C just ends it."""
+    funnel: Funnel[LogLine] = Funnel()
+    funnel.add(lines)
+    try:
+        for batch in funnel.batches():
+            screen.lines(batch)
+    finally:
+        funnel.close()
+
+
+def status_line(status: Status) -> str:
+    """The one line that tells where a job stands."""
+    running = sum(node.state == "running" for node in status.nodes)
+    parts = [
+        status.id,
+        status.state,
+        f"{running}/{status.size.wanted} nodes",
+        f"round {status.round}" if status.round else "",
+        duration(elapsed(status)),
+        status.sentence,
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _is_sentence(item: object) -> bool:
+    return isinstance(item, str)

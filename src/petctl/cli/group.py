@@ -1,0 +1,53 @@
+"""The click group: finds a verb's file by its name, when it is typed.
+
+`petctl.cli.NAME` holds the click command called `command`. Nothing of a verb is imported before it is needed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import cast
+
+import click
+
+from petctl import __version__
+from petctl.cli.verbs import VERBS, overview
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are files."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        return cast(click.Command, importlib.import_module(f"petctl.cli.{cmd_name}").command)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word in VERBS or word.startswith("-"):
+            return super().resolve_command(ctx, args)
+        raise click.UsageError(f"there is no verb {word!r}.{_advice(word)}", ctx)
+
+    def get_help(self, ctx: click.Context) -> str:
+        return overview()
+
+
+def _advice(word: str) -> str:
+    close = difflib.get_close_matches(word, VERBS, n=1)
+    if close:
+        return f" Did you mean {close[0]}?"
+    if word.endswith((".py", ".yaml", ".yml", ".json")):
+        return f" To start it: petctl run {word}"
+    return " 'petctl --help' lists the verbs."
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, "--version", message="petctl %(version)s")
+def petctl() -> None:
+    """Portable elastic training."""

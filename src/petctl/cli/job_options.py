@@ -1,0 +1,137 @@
+"""The words of run, submit and render -> Job.
+
+petctl's own options end at the first word that is no option; from there on every word is the command's own and arrives
+as it was typed. A `--` that separates (before the command, or right behind a job file, script or module) is dropped;
+any other belongs to the command. What is said on the command line wins over the job file.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypeVar
+
+import click
+
+from petctl.cli.options import output_option
+from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from petctl.spec import Command, Job, JobFile
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+CONTEXT = {"allow_interspersed_args": False}
+
+_PLAIN_FIELDS = (
+    *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
+    *("workspace", "python", "launcher", "gpus", "listen", "cwd"),
+)
+
+_OPTIONS: list[Callable[[Any], Any]] = [
+    click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED),
+    click.option("-n", "--nodes", metavar="N", help="Nodes: 3, or 1:3 (min:max), or 1:2:3 (min:initial:max)."),
+    click.option("--procs", metavar="N", help="Workers per node: a number, cpu, gpu or auto."),
+    click.option("-c", "--cluster", metavar="NAME", help="Where to run; this machine is called local."),
+    click.option("--name", metavar="NAME", help="The job's name; its id begins with it."),
+    click.option("-m", "--module", is_flag=True, help="COMMAND is a Python module, as in python -m."),
+    click.option("--shell", metavar="LINE", help="Run this line by /bin/sh instead of a COMMAND."),
+    click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Environment; NAME alone: as it is here."),
+    click.option("--secret", metavar="NAME=SECRET", multiple=True, help="Environment NAME from a stored secret."),
+    click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Fill ${NAME} in the job file."),
+    click.option("--prepare", metavar="LINE", help="Shell line, once per node before its first workers."),
+    click.option("--restarts", metavar="N", type=int, help="Worker failures to survive."),
+    click.option("--grace", metavar="TIME", help="From SIGTERM to SIGKILL: 30s, 2m."),
+    click.option("--max-time", metavar="TIME", help="End the job after: 90m, 12h. Exit code 124."),
+    click.option("--priority", metavar="N", type=int, help="Higher ones leave the queue first."),
+    click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="A label for your own use."),
+    click.option("--experiment", metavar="NAME", help="The experiment that the job belongs to."),
+    click.option("--workspace", metavar="NAME", help="The workspace that the job belongs to."),
+    click.option("--python", metavar="PATH", help="Interpreter of scripts and modules."),
+    click.option("--launcher", metavar="KIND", help="elastic, or torchrun to hand over to PyTorch's own."),
+    click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
+    click.option("--listen", metavar="HOST", help="Where the coordinator listens, so that other machines can join."),
+    click.option("--cwd", metavar="DIR", help="The workers' directory."),
+    click.option("-q", "--quiet", is_flag=True, help="No words of petctl's own but errors."),
+]
+
+
+def job_options(*outputs: str) -> Callable[[Decorated], Decorated]:
+    """Adds all options that describe a job, and -o."""
+
+    def decorate(function: Decorated) -> Decorated:
+        for option in reversed([*_OPTIONS, output_option(*outputs)]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def build_job(options: Mapping[str, Any]) -> Job:
+    """The job that the command line asks for."""
+    import msgspec
+
+    from petctl.spec import Job, JobFile, read_job
+
+    command = classify(options["words"], options["module"], options["shell"])
+    fields = _given_fields(options)
+    if not isinstance(command, JobFile):
+        if options["sets"]:
+            raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
+        return Job(command=command, **fields)
+    job = read_job(command.path, _pairs("--set", options["sets"]))
+    for name in ("env", "secrets", "labels"):
+        if name in fields:
+            fields[name] = {**getattr(job, name), **fields[name]}
+    if command.words:
+        fields["command"] = job.command.extended(command.words)
+    return msgspec.structs.replace(job, **fields)
+
+
+def classify(words: Sequence[str], module: bool, shell: str | None) -> Command | JobFile:
+    """The command, without a `--` that only separates."""
+    from petctl.spec import Command, JobFile, classify_command
+
+    if shell is not None:
+        if words:
+            raise UsageError(f"a command is the line of --shell or {words[0]!r}, not both; quote the whole line")
+        return classify_command([shell], shell=True)
+    if not words:
+        raise UsageError("what is to be run? Name a script, a program or a job file, such as: petctl run train.py")
+    command = classify_command(words, module=module)
+    if isinstance(command, JobFile):
+        return JobFile(command.path, command.words[1:]) if command.words[:1] == ["--"] else command
+    if command.kind in ("script", "module") and command.words[1:2] == ["--"]:
+        return Command(command.kind, [command.words[0], *command.words[2:]])
+    return command
+
+
+def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The job's fields that were said, so that all others stay as the job file or the defaults have them."""
+    fields = {name: options[name] for name in _PLAIN_FIELDS if options[name] is not None}
+    fields["env"] = _environment(options["env"])
+    fields["secrets"] = _pairs("--secret", options["secret"])
+    fields["labels"] = _pairs("--label", options["labels"])
+    return {name: value for name, value in fields.items() if value != {}}
+
+
+def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"{option} {text}: expected NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _environment(texts: Sequence[str]) -> dict[str, str]:
+    """NAME=VALUE, or NAME alone for the value it has here."""
+    pairs = {}
+    for text in texts:
+        if "=" in text:
+            pairs.update(_pairs("--env", [text]))
+        elif text in os.environ:
+            pairs[text] = os.environ[text]
+        else:
+            raise UsageError(f"--env {text}: there is no such variable here; set it, or say {text}=VALUE")
+    return pairs

@@ -1,0 +1,77 @@
+"""petctl logs: what the workers wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Iterator
+
+import click
+
+from petctl.cli.options import examples, job_argument, output_option
+
+if TYPE_CHECKING:
+    from petctl.jobs import LogLine
+
+INTERRUPTED = 130
+
+
+@click.command(
+    "logs",
+    epilog=examples(
+        "petctl logs mnist-3f9k",
+        "petctl logs -f --tail 20 mnist-3f9k",
+        "petctl logs --rank 1 --round 2 mnist-3f9k",
+        "petctl logs --stream err mnist-3f9k",
+    ),
+)
+@job_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C leaves; the job goes on.")
+@click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Only this rank.")
+@click.option("--node", metavar="NODE", help="Only this node.")
+@click.option("--round", "round_", metavar="K", type=click.IntRange(min=1), help="Only this round.")
+@click.option("--tail", metavar="N", type=click.IntRange(min=0), help="Begin with the last N lines of each worker.")
+@click.option("--stream", type=click.Choice(["out", "err"]), help="Only stdout, or only stderr.")
+@output_option()
+def command(
+    job: str,
+    follow: bool,
+    rank: int | None,
+    node: str | None,
+    round_: int | None,
+    tail: int | None,
+    stream: str | None,
+    output: str,
+) -> int:
+    """Show or follow what the workers wrote: their stdout on stdout, their stderr on stderr.
+
+    With more than one worker each line begins with its rank. With -o json every line is one JSON document on stdout.
+    """
+    from petctl.cli.follow import copy_lines
+    from petctl.cli.screen import Screen
+    from petctl.cli.text import many_workers
+    from petctl.jobs import get
+
+    handle = get(job)
+    lines = handle.logs(follow=follow, rank=rank, node=node, round=round_, tail=tail)
+    if stream:
+        lines = (line for line in lines if line.stream == stream)
+    try:
+        if output == "json":
+            _print_json_lines(lines)
+        else:
+            copy_lines(lines, Screen(prefix=rank is None and many_workers(handle.status())))
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return 0
+
+
+def _print_json_lines(lines: Iterator[LogLine]) -> None:
+    for line in lines:
+        document = {
+            "round": line.round,
+            "node": line.node,
+            "rank": line.rank,
+            "stream": line.stream,
+            "text": line.text.decode(errors="replace").removesuffix("\n"),
+        }
+        click.echo(json.dumps(document, ensure_ascii=False))

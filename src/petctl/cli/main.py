@@ -1,0 +1,36 @@
+"""The entry of the command `petctl`: what happens between the shell's words and the exit code.
+
+Help and version are answered here without importing click, so that they come at once. Everything else goes to the
+click group in `group.py`, by way of `failures.py`, which turns every error into a sentence and an exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn, Sequence
+
+from petctl.cli.verbs import overview
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Runs one command line and exits with its code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "_PETCTL_COMPLETE" not in os.environ:
+        if words in ([], ["--help"], ["-h"], ["help"]):
+            sys.exit(_print(overview()))
+        if words == ["--version"]:
+            from petctl import __version__
+
+            sys.exit(_print(f"petctl {__version__}"))
+    from petctl.cli.failures import run_to_exit_code
+
+    sys.exit(run_to_exit_code(words))
+
+
+def _print(text: str) -> int:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0

@@ -1,0 +1,72 @@
+"""Options and arguments that several verbs share, so that they read and behave the same everywhere."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Callable, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from petctl.jobs import JobHandle
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+
+def examples(*lines: str) -> str:
+    """The block at the end of a verb's help; \\b keeps click from joining the lines."""
+    return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])
+
+
+def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Job ids for the shell; a unique ending completes too. Silent on any error: the user is typing."""
+    from click.shell_completion import CompletionItem
+
+    try:
+        from petctl.jobs import list_jobs
+
+        jobs = list_jobs()
+    except Exception:
+        return []
+    jobs = [job for job in jobs if job.id.startswith(incomplete) or job.id.endswith(incomplete)]
+    return [CompletionItem(job.id, help=job.state) for job in jobs]
+
+
+job_argument = click.argument("job", metavar="JOB", shell_complete=complete_job)
+jobs_argument = click.argument("jobs", metavar="JOB...", nargs=-1, shell_complete=complete_job)
+
+
+def _note_json(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    if value == "json" and ctx.find_root().obj is not None:
+        ctx.find_root().obj.json = True
+    return value
+
+
+def output_option(*choices: str) -> Callable[[Decorated], Decorated]:
+    """-o: the first choice is the default. Errors follow it, see failures.py."""
+    choices = choices or ("text", "json")
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(choices),
+        default=choices[0],
+        show_default=True,
+        is_eager=True,
+        callback=_note_json,
+        help="json: one JSON document on stdout, errors as JSON on stderr.",
+    )
+
+
+def print_json(document: object) -> None:
+    """The one JSON document of a command."""
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+
+
+def find_jobs(references: tuple[str, ...]) -> list[JobHandle]:
+    """All of the named jobs, or an error before anything is done to the first of them."""
+    from petctl.jobs import get
+
+    handles = [get(reference) for reference in references]
+    return list({handle.id: handle for handle in handles}.values())

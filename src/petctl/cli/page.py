@@ -1,0 +1,69 @@
+"""One job's page: everything `petctl status` tells a person."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Sequence
+
+import click
+
+from petctl.cli.ending import root_cause
+from petctl.cli.table import STATE_STYLES
+from petctl.cli.text import duration, elapsed, indent, moment, table
+
+if TYPE_CHECKING:
+    from petctl.jobs import Status
+
+
+def job_page(status: Status, colour: bool) -> str:
+    """The page; colour only where somebody sees it."""
+    parts = [_facts(status, colour)]
+    if status.nodes:
+        rows = [
+            [node.name, node.state, _ranks(node.ranks), str(node.restarts), node.address or "-", str(node.pid or "-")]
+            for node in status.nodes
+        ]
+        parts += ["nodes", indent(table(["NODE", "STATE", "RANKS", "RESTARTS", "ADDRESS", "PID"], rows))]
+    if status.rounds:
+        rows = [
+            [str(r.number), str(len(r.nodes)), str(r.world_size), f"{r.seconds_lost:.2f}s", moment(r.started), r.reason]
+            for r in status.rounds
+        ]
+        parts += ["rounds", indent(table(["ROUND", "NODES", "WORKERS", "LOST", "STARTED", "REASON"], rows))]
+    if status.error is not None or status.state == "lost":
+        parts.append("\n".join(root_cause(status)))
+    return "\n".join(parts)
+
+
+def _facts(status: Status, colour: bool) -> str:
+    now = time.time()
+    state = click.style(status.state, fg=_foreground(status.state)) if colour else status.state
+    since = f"since {moment(status.since)}" if status.final else f"for {duration(now - status.since)}"
+    size = status.size
+    running = sum(node.state == "running" for node in status.nodes)
+    limits = f"{size.min}" if size.min == size.max else f"{size.min} to {size.max}"
+    facts = [
+        ("job", f"{status.id}  ({status.command})"),
+        ("state", f"{state} {since}"),
+        ("", status.sentence),
+        ("nodes", f"{running} running, {size.wanted} wanted, {limits} allowed"),
+        ("round", f"{status.round}" if status.round else ""),
+        ("failures", f"{status.spent} of {status.restarts} restarts used"),
+        ("submitted", f"{moment(status.submitted)}, {duration(elapsed(status))} {'in all' if status.final else 'ago'}"),
+        ("exit code", "" if status.exit_code is None else str(status.exit_code)),
+        ("code", status.code),
+        ("directory", status.directory),
+    ]
+    return "\n".join(f"{name:<11}{value}" for name, value in facts if value)
+
+
+def _ranks(ranks: Sequence[int] | None) -> str:
+    """The first and last rank of a node: 4-7."""
+    if not ranks:
+        return "-"
+    return str(ranks[0]) if ranks[0] == ranks[-1] else f"{ranks[0]}-{ranks[-1]}"
+
+
+def _foreground(state: str) -> str | None:
+    style = STATE_STYLES.get(state)
+    return None if style == "dim" else style

@@ -1,0 +1,39 @@
+"""petctl rm: finished jobs and everything in their directories."""
+
+from __future__ import annotations
+
+import click
+
+from petctl.cli.options import examples, find_jobs, jobs_argument, output_option, print_json
+from petctl.errors import UsageError
+
+
+@click.command("rm", epilog=examples("petctl rm mnist-3f9k", "petctl rm --finished", "petctl rm --force mnist-3f9k"))
+@jobs_argument
+@click.option("--finished", is_flag=True, help="All jobs that have ended.")
+@click.option("--force", is_flag=True, help="Kill a job that is still running, then remove it.")
+@output_option()
+def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> None:
+    """Remove finished jobs: logs, outputs and checkpoints in their directories too."""
+    if not jobs and not finished:
+        raise UsageError("which job? Name one, or all that have ended with --finished")
+    handles = find_jobs(jobs)
+    if finished:
+        from petctl.jobs import list_jobs
+
+        handles += find_jobs(tuple(status.id for status in list_jobs() if status.final))
+    unique = {handle.id: handle for handle in handles}
+    running = [name for name, handle in unique.items() if not force and not handle.status().final]
+    if running:
+        names = " ".join(running)
+        raise UsageError(
+            f"still going on: {names}. Nothing is removed; end them first (petctl cancel {names}) or --force"
+        )
+    removed = []
+    for handle in unique.values():
+        handle.remove(force=force)
+        removed.append(handle.id)
+        if output != "json":
+            click.echo(f"{handle.id}: removed")
+    if output == "json":
+        print_json({"removed": removed})

@@ -1,0 +1,61 @@
+"""petctl run: start a job, follow it, exit with its code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from petctl.cli.job_options import CONTEXT, build_job, job_options
+from petctl.cli.options import examples, print_json
+
+
+@click.command(
+    "run",
+    context_settings=CONTEXT,
+    epilog=examples(
+        "petctl run train.py --lr 0.1                    one worker, here",
+        "petctl run -n 1:3 --procs 2 train.py --lr 0.1   one to three nodes, two workers each",
+        "petctl run -n 2 -- nvidia-smi -L                any program",
+        "petctl run -m mypackage.train --lr 0.1          a Python module",
+        "petctl run job.yaml                             a job file",
+        "petctl run --set lr=0.1 -n 4 job.yaml           ... with ${lr} filled in, on four nodes",
+    ),
+)
+@job_options()
+@click.option("-d", "--detach", is_flag=True, help="Do not follow: print the job's id and return.")
+def command(detach: bool, **options: Any) -> int:
+    """Start a job, follow it to its end, exit with its exit code.
+
+    COMMAND is a job file (.yaml, .json), a Python script (.py) or any program. petctl's own options come before it;
+    every word behind it is its own.
+
+    Ctrl-C cancels the job, a second Ctrl-C kills it. When the reader of the output goes away (| head) the job goes on.
+    """
+    from petctl.cli.submit import announce, submit_job
+
+    job = build_job(options)
+    handle = submit_job(job, options["cluster"])
+    as_json = options["output"] == "json"
+    if detach:
+        return announce(handle, as_json, options["quiet"])
+
+    from petctl.cli.ending import tell_end
+    from petctl.cli.failures import READER_GONE, silence_broken_streams
+    from petctl.cli.follow import Follower
+    from petctl.cli.screen import Screen
+
+    many = job.nodes.max > 1 or job.procs != "1"
+    # With -o json stdout belongs to the one document: what the workers print goes to stderr.
+    screen = Screen(prefix=many, output=sys.stderr.buffer if as_json else None, quiet=options["quiet"])
+    screen.say(f"job {handle.id} is submitted")
+    try:
+        status = Follower(handle, screen).follow()
+    except BrokenPipeError:
+        silence_broken_streams()
+        screen.say(f"nobody reads the output any more; job {handle.id} goes on (petctl status {handle.id})")
+        return READER_GONE
+    if as_json:
+        print_json(status.to_dict())
+    return tell_end(status, screen)

@@ -1,0 +1,122 @@
+"""What petctl writes while it follows a job: workers' lines, its own sentences, and one status line at the bottom.
+
+Workers' stdout goes to stdout and their stderr to stderr, byte for byte, behind a rank prefix where there is more than
+one worker. petctl's own words go to stderr only. On a terminal ranks have colours and the last line tells the state;
+piped, it is plain bytes in large chunks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, BinaryIO, Iterable, Iterator
+
+if TYPE_CHECKING:
+    from petctl.jobs import LogLine
+
+_COLOURS = (36, 33, 32, 35, 34, 91, 92, 93, 94, 95, 96)
+_ERASE = b"\r\x1b[2K"
+_stream, _text = attrgetter("stream"), attrgetter("text")
+
+
+class Screen:
+    """One terminal, or one pair of pipes. Written to by one thread."""
+
+    def __init__(self, prefix: bool, output: BinaryIO | None = None, quiet: bool = False) -> None:
+        self.prefix, self.quiet = prefix, quiet
+        self._out = output or sys.stdout.buffer
+        self._err = sys.stderr.buffer
+        self._terminal = {"out": self._out.isatty(), "err": self._err.isatty()}
+        coloured = "NO_COLOR" not in os.environ
+        self._colour = {stream: terminal and coloured for stream, terminal in self._terminal.items()}
+        self.live = self._err.isatty() and os.environ.get("TERM", "") != "dumb" and not quiet
+        self._status = ""
+        self._shown = False
+        self._mid_line = False  # the terminal's cursor stands behind a worker's unfinished line
+        self._prefixes: dict[tuple[str, int], bytes] = {}
+        self._unfinished: dict[str, tuple[int, int]] = {}  # stream -> (round, rank) whose line has no end yet
+
+    def lines(self, lines: Iterable[LogLine]) -> None:
+        """Writes a batch of workers' lines; consecutive ones of a stream leave in one write."""
+        self._hide()
+        shape = self._prefixed if self.prefix else self._unchanged
+        for stream, group in groupby(lines, key=_stream):
+            parts = list(shape(stream, group))
+            self._write(self._err if stream == "err" else self._out, b"".join(parts))
+            if self._terminal[stream]:
+                self._mid_line = not parts[-1].endswith(b"\n")
+        self._show()
+
+    def say(self, sentence: str) -> None:
+        """One of petctl's own sentences."""
+        if self.quiet:
+            return
+        self._hide()
+        self._break_line()
+        text = f"petctl: {sentence}"
+        self._write(self._err, (f"\x1b[2m{text}\x1b[0m\n" if self._colour["err"] else f"{text}\n").encode())
+        self._show()
+
+    def status(self, text: str) -> None:
+        """Replaces the status line; only on a terminal."""
+        if self.live and text != self._status:
+            self._hide()
+            self._status = text
+            self._show()
+
+    def close(self) -> None:
+        """Takes the status line away for good."""
+        self._hide()
+        self._break_line()
+        self._status = ""
+
+    def _show(self) -> None:
+        if self._status and not self._shown and not self._mid_line:
+            width = max(10, shutil.get_terminal_size().columns - 1)
+            self._write(self._err, f"\x1b[2m{self._status[:width]}\x1b[0m".encode())
+            self._shown = True
+
+    def _hide(self) -> None:
+        if self._shown:
+            self._write(self._err, _ERASE)
+            self._shown = False
+
+    def _break_line(self) -> None:
+        if self._mid_line:
+            self._write(self._err if self._terminal["err"] else self._out, b"\n")
+            self._mid_line = False
+            self._unfinished.clear()
+
+    @staticmethod
+    def _unchanged(stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
+        return map(_text, lines)
+
+    def _prefixed(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
+        """Each line behind its rank; never two workers' words on one line. A text may hold many lines at once."""
+        prefixes, unfinished = self._prefixes, self._unfinished
+        for line in lines:
+            prefix = prefixes.get((stream, line.rank)) or self._make_prefix(stream, line.rank)
+            text, begun = line.text, unfinished.pop(stream, None)
+            if begun is None:
+                yield prefix
+            elif begun != (line.round, line.rank):
+                yield b"\n" + prefix
+            yield text[:-1].replace(b"\n", b"\n" + prefix)
+            yield text[-1:]
+            if not text.endswith(b"\n"):
+                unfinished[stream] = (line.round, line.rank)
+
+    def _make_prefix(self, stream: str, rank: int) -> bytes:
+        text = f"[{rank}] "
+        if self._colour[stream]:
+            text = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
+        prefix = self._prefixes[stream, rank] = text.encode()
+        return prefix
+
+    @staticmethod
+    def _write(stream: BinaryIO, data: bytes) -> None:
+        stream.write(data)
+        stream.flush()

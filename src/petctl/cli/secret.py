@@ -1,0 +1,67 @@
+"""petctl secret: values that jobs name by reference. A value is read from stdin or asked for; never from the words."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from petctl.cli.options import examples, output_option, print_json
+from petctl.errors import UsageError
+
+
+@click.group(
+    "secret",
+    epilog=examples(
+        "petctl secret set wandb                  asks for the value",
+        "petctl secret set wandb < key.txt",
+        "petctl run --secret WANDB_API_KEY=wandb train.py",
+        "petctl secret ls",
+    ),
+)
+def command() -> None:
+    """Keep secrets that jobs name by reference (--secret ENV=NAME).
+
+    They lie in a file that only you can read, and reach the workers' environment; they are in no job file, log or argv.
+    """
+
+
+@command.command("set", epilog=examples("petctl secret set wandb", "petctl secret set wandb < key.txt"))
+@click.argument("name")
+def set_(name: str) -> None:
+    """Store the secret NAME: its value is asked for, or read from stdin (one newline at the end is dropped)."""
+    from petctl.jobs.secrets import set_secret
+
+    if sys.stdin.isatty():
+        value = click.prompt("value", hide_input=True, err=True)
+    else:
+        value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
+    if not value:
+        raise UsageError(f"the value of secret {name!r} is empty; pass it on stdin: petctl secret set {name} < FILE")
+    set_secret(name, value)
+    click.echo(f"petctl: secret {name} is stored; use it with: petctl run --secret ENV={name} ...", err=True)
+
+
+@command.command("ls", epilog=examples("petctl secret ls", "petctl secret ls -o json"))
+@output_option()
+def ls(output: str) -> None:
+    """List the names of the stored secrets, never their values."""
+    from petctl.jobs.secrets import list_secrets
+
+    names = list(list_secrets())
+    if output == "json":
+        print_json(names)
+    else:
+        for name in names:
+            click.echo(name)
+
+
+@command.command("rm", epilog=examples("petctl secret rm wandb"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+def rm(names: tuple[str, ...]) -> None:
+    """Remove secrets."""
+    from petctl.jobs.secrets import remove_secret
+
+    for name in names:
+        remove_secret(name)
+        click.echo(f"petctl: secret {name} is removed", err=True)

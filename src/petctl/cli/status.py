@@ -1,0 +1,67 @@
+"""petctl status: one job, as people read it or as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from petctl.cli.options import examples, job_argument, output_option, print_json
+
+if TYPE_CHECKING:
+    from petctl.jobs import JobHandle, Status
+
+WATCH_SECONDS = 0.5
+
+
+@click.command(
+    "status",
+    epilog=examples("petctl status mnist-3f9k", "petctl status --watch 3f9k", "petctl status -o json 3f9k"),
+)
+@job_argument
+@click.option("-w", "--watch", is_flag=True, help="Show every change until the job ends (json: one document per line).")
+@output_option()
+def command(job: str, watch: bool, output: str) -> None:
+    """Show one job: state, nodes, rounds and what they cost, exit code, root cause."""
+    from petctl.jobs import get
+
+    handle = get(job)
+    if watch:
+        _watch(handle, output)
+    elif output == "json":
+        print_json(handle.status().to_dict())
+    else:
+        click.echo(_page(handle.status()))
+
+
+def _page(status: Status) -> str:
+    from petctl.cli.page import job_page
+
+    return job_page(status, colour=sys.stdout.isatty() and "NO_COLOR" not in os.environ)
+
+
+def _watch(handle: JobHandle, output: str) -> None:
+    """On a terminal the page is drawn anew in place; piped, every change is one line."""
+    from petctl.cli.follow import status_line
+
+    shown = ""
+    status = handle.status()
+    while True:
+        if output == "json":
+            text = json.dumps(status.to_dict(), default=str)
+        elif sys.stdout.isatty():
+            text = f"\x1b[H\x1b[2J{_page(status)}"
+        else:
+            text = status_line(status)
+        if text != shown:
+            click.echo(text)
+            shown = text
+        if status.final:
+            return
+        try:
+            status = handle.wait(WATCH_SECONDS)
+        except TimeoutError:
+            status = handle.status()

@@ -1,0 +1,51 @@
+"""petctl submit: start a job and return. Its id goes to stdout, so that a shell can keep it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from petctl.cli.job_options import CONTEXT, build_job, job_options
+from petctl.cli.options import examples, print_json
+
+if TYPE_CHECKING:
+    from petctl.jobs import JobHandle
+    from petctl.spec import Job
+
+
+@click.command(
+    "submit",
+    context_settings=CONTEXT,
+    epilog=examples(
+        "petctl submit -n 1:3 train.py --lr 0.1",
+        "petctl submit --name nightly job.yaml",
+        "id=$(petctl submit -q train.py) && petctl wait $id",
+    ),
+)
+@job_options()
+def command(**options: Any) -> int:
+    """Start a job and return at once; its id is printed.
+
+    COMMAND is a job file (.yaml, .json), a Python script (.py) or any program, as in 'petctl run'.
+    """
+    handle = submit_job(build_job(options), options["cluster"])
+    return announce(handle, options["output"] == "json", options["quiet"])
+
+
+def submit_job(job: Job, cluster: str | None) -> JobHandle:
+    """Hands the job over; -c wins over the job file."""
+    from petctl.jobs import submit
+
+    return submit(job, cluster=cluster)
+
+
+def announce(handle: JobHandle, as_json: bool, quiet: bool) -> int:
+    """The id on stdout, what to do with it on stderr."""
+    if as_json:
+        print_json({"id": handle.id})
+    else:
+        click.echo(handle.id)
+        if not quiet:
+            click.echo(f"petctl: submitted; follow it with: petctl logs -f {handle.id}", err=True)
+    return 0

@@ -1,0 +1,53 @@
+"""Which verbs there are, and the first page of help. Imports nothing: every start of petctl reads this file."""
+
+GROUPS = {
+    "Start": {
+        "run": "Start a job, follow it to its end, exit with its exit code",
+        "submit": "Start a job and return at once",
+        "render": "Show what would be started; start nothing",
+    },
+    "Watch": {
+        "list": "List jobs",
+        "status": "Show one job: state, nodes, rounds, root cause",
+        "logs": "Show or follow what the workers wrote",
+        "wait": "Wait for jobs to end, exit with their exit code",
+    },
+    "Steer": {
+        "scale": "Change the number of nodes of a running job",
+        "cancel": "Stop jobs",
+        "rm": "Remove finished jobs and their files",
+        "exec": "Run a command on a node of a job",
+        "forward": "Reach a port of a node from here",
+        "token": "Write the file with which another machine joins a job",
+    },
+    "Set up": {
+        "secret": "Keep secrets that jobs name by reference",
+        "completion": "Print the shell's completion script",
+    },
+}
+
+VERBS = {name: summary for verbs in GROUPS.values() for name, summary in verbs.items()}
+
+
+def overview() -> str:
+    """The first page of help, as plain text."""
+    lines = [
+        "Usage: petctl [--help] [--version] VERB ...",
+        "",
+        "  Portable elastic training: any training command, on any number of machines,",
+        "  kept training while machines come and go.",
+    ]
+    for title, verbs in GROUPS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:<12}{summary}" for name, summary in verbs.items()]
+    lines += [
+        "",
+        "Examples:",
+        "  petctl run train.py --lr 0.1                 one worker, here",
+        "  petctl run -n 1:3 --procs 2 train.py         one to three nodes, two workers",
+        "  petctl run job.yaml                          a job file",
+        "  petctl logs -f 3f9k                          a unique end of the id is enough",
+        "",
+        "'petctl VERB --help' tells the rest.",
+    ]
+    return "\n".join(lines)

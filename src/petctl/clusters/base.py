@@ -1,0 +1,114 @@
+"""The Cluster protocol: all that petctl asks of a place where jobs run, and how one is found by its name.
+
+A cluster starts agents, lists them, stops them, reads their logs, sees to it that a dead coordinator is replaced, and
+says where agents find it. Nothing here knows rounds or ranks: that is the rendezvous. Requests are split from acts:
+`plan` makes the exact objects that `submit` will create, and `render` prints them.
+
+A new cluster kind is one package under `petctl.clusters` with a `connect(home, settings)` that gives a `Cluster`, and
+one line in `KINDS`. It is imported when it is used, so nobody pays for another cluster's SDK.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from petctl.clusters.config import cluster_settings
+from petctl.errors import PetctlError, UsageError
+from petctl.spec import Job
+
+KINDS = {"local": "petctl.clusters.local.cluster"}
+DEFAULT = "local"
+
+
+class AlreadyExists(PetctlError):
+    """There is a job of this id: take another."""
+
+
+class LogLine(NamedTuple):
+    """One line that a worker wrote, its end of line included. `node` is empty when it is not known."""
+
+    round: int
+    rank: int
+    stream: str  # "out" or "err"
+    text: bytes
+    node: str = ""
+
+
+class LogFilter(NamedTuple):
+    """Which lines a reader wants; None: all."""
+
+    rank: int | None = None
+    node: str | None = None
+    round: int | None = None
+    tail: int | None = None  # only so many of the last lines of each worker
+
+
+class Cluster(Protocol):
+    """A place where jobs run. Statuses are plain mappings with the fields of `petctl.jobs.Status`."""
+
+    name: str
+
+    def plan(self, job: Job, job_id: str) -> dict[str, Any]:
+        """Exactly what `submit` would create, as plain data, without the values of secrets; checks the job against
+        the cluster."""
+
+    def submit(self, plan: Mapping[str, Any]) -> None:
+        """Creates it; AlreadyExists when the id is taken. Killed half-way it leaves nothing, or a job that is
+        listed."""
+
+    def ids(self) -> list[str]:
+        """Every job of this cluster, whoever submitted it from wherever."""
+
+    def status(self, job_id: str) -> dict[str, Any]:
+        """The newest status; `lost` when nobody looks after the job any more."""
+
+    def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """A status that differs from `seen`, or the newest one after `timeout`."""
+
+    def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
+        """What has happened, oldest first; with `follow` until the job has ended."""
+
+    def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
+        """What the workers wrote; with `follow` until the job has ended and everything is out."""
+
+    def scale(self, job_id: str, wanted: int) -> str:
+        """Asks for another number of nodes; answers with a sentence."""
+
+    def cancel(self, job_id: str, kill: bool) -> str:
+        """Ends the job: workers get their grace, or with `kill` none."""
+
+    def remove(self, job_id: str) -> None:
+        """Forgets a job that has ended, with everything that was made for it."""
+
+    def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
+        """Runs a command where a node's workers run, with this terminal; its exit code."""
+
+    def forward(self, job_id: str, port: int, local_port: int, node: str | None) -> AbstractContextManager[int]:
+        """A port on this machine that leads to a port of a node, for as long as the context lasts."""
+
+    def token(self, job_id: str, path: Path, address: str | None) -> None:
+        """Writes the join file with which another machine takes part."""
+
+    def set_secret(self, name: str, value: str) -> None:
+        """Keeps a secret where this cluster's jobs find it."""
+
+    def list_secrets(self) -> list[str]:
+        """Names, never values."""
+
+    def remove_secret(self, name: str) -> None:
+        """Forgets a secret."""
+
+
+def find_cluster(name: str, home: Path) -> Cluster:
+    """The cluster of this name; an empty one means the default."""
+    name = name or DEFAULT
+    settings = cluster_settings(name)
+    kind = str(settings.get("kind", name))
+    if kind not in KINDS:
+        raise UsageError(f"there is no cluster {name!r}; those there are: {', '.join(sorted(KINDS))}")
+    cluster: Cluster = importlib.import_module(KINDS[kind]).connect(home, settings)
+    return cluster

@@ -1,0 +1,297 @@
+"""This machine as a `Cluster`: job directories under $PETCTL_HOME/jobs, one detached supervisor each.
+
+Runs in the user's command, so it never waits for more than it must: it starts supervisors, writes down wishes, reads
+files, and asks a coordinator where a wish is to be obeyed at once. What a job does after its submission is the
+supervisor's business.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from petctl.clusters.base import AlreadyExists, LogFilter, LogLine
+from petctl.clusters.local import reading
+from petctl.clusters.local import secrets as secret_file
+from petctl.clusters.local.jobdir import JobDirectory, read_json, sync_directory, write_json, write_text
+from petctl.clusters.local.lost import newest_status
+from petctl.clusters.local.plan import is_loopback, make_plan, supervisor_argv, supervisor_environment
+from petctl.clusters.local.proxy import forwarded
+from petctl.clusters.local.slots import Slots
+from petctl.errors import NotFound, Unreachable, UsageError
+from petctl.rendezvous.client import ControlLink
+from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
+from petctl.spec import Job
+
+ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed submitter is removed
+REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
+
+
+def connect(home: Path, settings: Mapping[str, Any]) -> LocalCluster:
+    """What `find_cluster` calls."""
+    return LocalCluster(home, settings)
+
+
+class LocalCluster:
+    """The jobs of one $PETCTL_HOME."""
+
+    name = "local"
+
+    def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
+        self.home, self.settings = home, settings
+        self.jobs = home / "jobs"
+
+    # -- submitting ----------------------------------------------------------------------------------------------------
+
+    def plan(self, job: Job, job_id: str) -> dict[str, Any]:
+        """The job's record, as it will be kept."""
+        return make_plan(job, JobDirectory(self.jobs / job_id), self.settings)
+
+    def submit(self, plan: Mapping[str, Any]) -> None:
+        """Makes the whole directory under another name, then gives it its own in one step, then starts the
+        supervisor."""
+        secret_file.secret_values(self.home, plan["plan"]["secrets"])  # a missing one is told now, not in the queue
+        directory = JobDirectory(self.jobs / plan["id"])
+        self.jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._remove_abandoned()
+        draft = self.jobs / f".new-{secrets.token_hex(6)}"
+        try:
+            draft.mkdir(mode=0o700)
+            self._write(draft, directory, plan)
+            try:
+                draft.rename(directory.path)
+            except OSError:
+                if directory.path.exists():
+                    raise AlreadyExists(f"there is a job {directory.id} already") from None
+                raise
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        sync_directory(self.jobs)
+        self._slots(plan).enter(directory.id, plan["plan"]["priority"], plan["plan"]["config"]["min_nodes"])
+        _start_detached(plan["plan"]["supervisor"], directory.supervisor_log)
+
+    def _write(self, draft: Path, final: JobDirectory, plan: Mapping[str, Any]) -> None:
+        here = JobDirectory(draft)
+        for folder in (here.nodes, here.logs, here.outputs, here.checkpoints):
+            folder.mkdir()
+        token, pin = secrets.token_hex(32), ""
+        write_text(here.token, token + "\n", mode=0o600)
+        listen = plan["plan"]["listen"]
+        if not is_loopback(listen):
+            from petctl.clusters.certificate import make_certificate
+
+            certificate, key, pin = make_certificate([], [plan["plan"]["address"]])
+            write_text(here.certificate, _text(certificate))
+            write_text(here.key, _text(key), mode=0o600)
+        revive = {"argv": supervisor_argv(final), "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
+        write_join_file(here.join, JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive))
+        write_json(here.job, plan, durable=True)
+
+    def _remove_abandoned(self) -> None:
+        for path in self.jobs.glob(".new-*"):
+            try:
+                if time.time() - path.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(path, ignore_errors=True)
+            except FileNotFoundError:
+                pass
+
+    def _slots(self, plan: Mapping[str, Any]) -> Slots:
+        return Slots(self.home, plan["plan"]["slots"], lambda job: JobDirectory(self.jobs / job).alive())
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def ids(self) -> list[str]:
+        """Every job there is; drafts are not jobs."""
+        try:
+            return [path.name for path in self.jobs.iterdir() if not path.name.startswith(".")]
+        except FileNotFoundError:
+            return []
+
+    def status(self, job_id: str) -> dict[str, Any]:
+        """The newest status."""
+        return newest_status(self._directory(job_id))
+
+    def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+        """A status that differs from `seen`, or the newest one after `timeout`."""
+        return reading.watch_status(self._directory(job_id), seen, timeout)
+
+    def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
+        """What has happened."""
+        return reading.read_events(self._directory(job_id), follow)
+
+    def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
+        """What the workers wrote."""
+        directory = self._directory(job_id)
+        if wanted.node is not None:
+            _known_node(newest_status(directory), wanted.node)
+        return reading.read_logs(directory, wanted, follow)
+
+    # -- wishes --------------------------------------------------------------------------------------------------------
+
+    def scale(self, job_id: str, wanted: int) -> str:
+        """Tells the supervisor; a queued job's supervisor reads the wish when its turn comes."""
+        directory = self._directory(job_id)
+        size = self._live(directory, "scaled")["size"]
+        if not size["min"] <= wanted <= size["max"]:
+            raise UsageError(
+                f"{job_id} may have {size['min']} to {size['max']} nodes, not {wanted}; "
+                "a job's bounds are set when it is submitted"
+            )
+        if not directory.coordinator.exists():
+            write_text(directory.wanted, f"{wanted}\n", durable=True)
+            return f"will start with {wanted} nodes"
+        return str(self._ask(directory, "scale", wanted=wanted))
+
+    def cancel(self, job_id: str, kill: bool) -> str:
+        """Writes the wish down first: it holds also if the supervisor is killed at this very moment."""
+        directory = self._directory(job_id)
+        if newest_status(directory)["finished"] is not None:
+            return "has ended already"
+        write_json(directory.cancel, {"kill": kill}, durable=True)
+        if not directory.coordinator.exists():
+            return "cancelling"
+        try:
+            return str(self._ask(directory, "cancel", kill=kill))
+        except Unreachable:
+            return "cancelling: its supervisor is being replaced and will see to it"
+
+    def remove(self, job_id: str) -> None:
+        """Removes the directory of a job that has ended."""
+        directory = self._directory(job_id)
+        if newest_status(directory)["finished"] is None:
+            raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
+        # Out of sight in one step: a half-removed job must not be listed.
+        hidden = self.jobs / f".new-{secrets.token_hex(6)}"
+        directory.path.rename(hidden)
+        shutil.rmtree(hidden)
+
+    def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
+        """Runs a command in the job's directory with a node's environment."""
+        directory = self._directory(job_id)
+        status = self._live(directory, "entered")
+        name = _known_node(status, node)["name"] if node is not None else _first_node(status)["name"]
+        task = (read_json(directory.job) or {})["plan"]["task"]
+        environment = {
+            **os.environ,
+            **task["env"],
+            **secret_file.secret_values(self.home, (read_json(directory.job) or {})["plan"]["secrets"]),
+            "PETCTL_JOB_ID": job_id,
+            "PETCTL_NODE": name,
+            "PETCTL_OUTPUT_DIR": task["output_dir"],
+            "PETCTL_CHECKPOINT_DIR": task["checkpoint_dir"],
+        }
+        try:
+            code = subprocess.run(argv, cwd=task["cwd"], env=environment, check=False).returncode
+        except (FileNotFoundError, PermissionError) as error:
+            raise UsageError(f"cannot run {argv[0]!r} in {task['cwd']}: {error.strerror}") from None
+        return code if code >= 0 else 128 - code
+
+    def forward(self, job_id: str, port: int, local_port: int, node: str | None) -> AbstractContextManager[int]:
+        """A port here that leads to a node's."""
+        status = self._live(self._directory(job_id), "reached")
+        row = _known_node(status, node) if node is not None else _first_node(status)
+        return forwarded(row["address"] or "127.0.0.1", port, local_port)
+
+    def token(self, job_id: str, path: Path, address: str | None) -> None:
+        """A join file for agents that this machine does not start itself."""
+        directory = self._directory(job_id)
+        self._live(directory, "joined")
+        join = read_join_file(directory.join)
+        listen = (read_json(directory.job) or {})["plan"]["listen"]
+        if is_loopback(listen):
+            if address and not is_loopback(address):
+                raise UsageError(
+                    f"{job_id} listens on {listen} only, out of reach for other machines; submit with --listen 0.0.0.0"
+                )
+            locator = dict(join.locator)
+        else:
+            place = read_json(directory.coordinator)
+            if place is None:
+                raise UsageError(f"{job_id} has no coordinator yet; try again when it is no longer queued")
+            host, _, port = str(place["address"]).rpartition(":")
+            locator = {"address": f"{address or host}:{port}"}
+        write_join_file(path, JoinFile(job_id, join.token, join.pin, locator))
+
+    # -- secrets -------------------------------------------------------------------------------------------------------
+
+    def set_secret(self, name: str, value: str) -> None:
+        """Keeps a secret for the jobs of this machine."""
+        secret_file.set_secret(self.home, name, value)
+
+    def list_secrets(self) -> list[str]:
+        """Names, never values."""
+        return secret_file.list_secrets(self.home)
+
+    def remove_secret(self, name: str) -> None:
+        """Forgets a secret."""
+        secret_file.remove_secret(self.home, name)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _directory(self, job_id: str) -> JobDirectory:
+        directory = JobDirectory(self.jobs / job_id)
+        if not directory.job.exists():
+            raise NotFound(f"there is no job {job_id!r}; `petctl list` shows those there are")
+        return directory
+
+    def _live(self, directory: JobDirectory, verb: str) -> dict[str, Any]:
+        status = newest_status(directory)
+        if status["finished"] is not None:
+            raise UsageError(f"{directory.id} has ended ({status['state']}) and cannot be {verb}")
+        return status
+
+    def _ask(self, directory: JobDirectory, call: str, **words: Any) -> Any:
+        """Asks the coordinator, also one that is just being replaced."""
+        join = read_join_file(directory.join)
+        deadline = time.monotonic() + REVIVE_PATIENCE
+        while True:
+            try:
+                with ControlLink(join) as link:
+                    return link.call(call, **words)
+            except Unreachable:
+                if time.monotonic() > deadline or not directory.alive():
+                    raise
+                reading.watch_status(directory, newest_status(directory), 0.1)
+
+
+def _start_detached(argv: list[str], log: Path) -> None:
+    """Through a shell that ends at once, so that the supervisor is nobody's child and never a zombie of ours."""
+    with open(log, "ab", buffering=0) as output:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=supervisor_environment(os.environ),
+            start_new_session=True,
+            check=True,
+        )
+
+
+def _known_node(status: Mapping[str, Any], name: str) -> dict[str, Any]:
+    names = [row["name"] for row in status["nodes"]]
+    past = [node for past in status["rounds"] for node in past["nodes"]]
+    if name not in names and name not in past:
+        known = ", ".join(names) or "none yet"
+        raise NotFound(f"{status['id']} has no node {name!r}; its nodes: {known}")
+    return next((row for row in status["nodes"] if row["name"] == name), {"name": name, "address": ""})
+
+
+def _first_node(status: Mapping[str, Any]) -> dict[str, Any]:
+    rows: list[dict[str, Any]] = list(status["nodes"])
+    if not rows:
+        raise UsageError(f"{status['id']} has no node yet: {status['sentence']}")
+    return min(rows, key=lambda row: (row["rank"] is None, row["rank"] or 0))
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,180 @@
+"""The job directory: its names, and the few ways in which its files may be read and written.
+
+Every process that touches a local job (the user's commands, the supervisor, agents that revive it) meets the others
+only here, so this file holds the rules that keep them apart: files are replaced whole, locks are flocks that die with
+their holder, and the outcome is written once. Standard library only: the supervisor's start-up is part of every job's
+first line.
+
+It must not know what a job is or decide anything about it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+LOCK_ATTEMPTS = 10
+LOCK_PAUSE = 0.01  # a reader asking "is it held?" holds a lock for microseconds; that must not turn its owner away
+
+
+class JobDirectory:
+    """The paths of one local job."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.id = path.name
+        self.job = path / "job.json"
+        self.token = path / "token"
+        self.join = path / "join.json"
+        self.certificate = path / "cert.pem"
+        self.key = path / "key.pem"
+        self.epoch = path / "epoch"
+        self.supervisor_lock = path / "supervisor.lock"
+        self.revive_lock = path / "revive.lock"
+        self.coordinator = path / "coordinator.json"
+        self.status = path / "status.json"
+        self.events = path / "events.jsonl"
+        self.outcome = path / "outcome.json"
+        self.wanted = path / "wanted"  # the size the user asked for last
+        self.cancel = path / "cancel.json"  # the user's wish to end it; survives a supervisor that is killed right then
+        self.nodes = path / "nodes"
+        self.logs = path / "logs"
+        self.outputs = path / "outputs"
+        self.checkpoints = path / "checkpoints"
+        self.supervisor_log = path / "supervisor.log"
+
+    @property
+    def home(self) -> Path:
+        return self.path.parent.parent
+
+    def node(self, name: str) -> Path:
+        return self.nodes / name
+
+    def node_names(self) -> List[str]:
+        """Every node that this machine ever started for the job, in order."""
+        try:
+            return sorted((path.name for path in self.nodes.iterdir()), key=lambda name: (len(name), name))
+        except FileNotFoundError:
+            return []
+
+    def node_alive(self, name: str) -> bool:
+        return is_locked(self.node(name) / "lock")
+
+    def guardian(self, name: str) -> int:
+        """The process id of a node's guardian, 0 when it has not been written yet."""
+        try:
+            return int((self.node(name) / "pid").read_text())
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def supervised(self) -> bool:
+        return is_locked(self.supervisor_lock)
+
+    def alive(self) -> bool:
+        """Whether any process still looks after this job."""
+        return (
+            self.supervised() or is_locked(self.revive_lock) or any(self.node_alive(name) for name in self.node_names())
+        )
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a living process holds the flock on `path`; asking disturbs nobody for longer than a moment."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def take_lock(path: Path) -> Optional[int]:
+    """The descriptor that holds the lock for as long as it stays open, or None when somebody else has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            if attempt + 1 < LOCK_ATTEMPTS:
+                time.sleep(LOCK_PAUSE)
+    os.close(descriptor)
+    return None
+
+
+def read_json(path: Path) -> Optional[Dict[str, Any]]:
+    """A JSON object, or None when the file is missing or torn."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def write_text(path: Path, text: str, mode: int = 0o644, durable: bool = False) -> None:
+    """Replaces a file whole: a reader, or a crash, sees the old text or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if durable:
+        sync_directory(path.parent)
+
+
+def write_json(path: Path, value: object, mode: int = 0o644, durable: bool = False) -> None:
+    write_text(path, json.dumps(value, separators=(",", ":")) + "\n", mode, durable)
+
+
+def write_once(path: Path, value: object) -> bool:
+    """Makes `value` durable under a name that never had one before; False when it had."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(temporary, path)  # unlike a rename, a link never replaces
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+            raise
+        if path.exists():  # a file system without hard links; the supervisor's lock keeps others out here
+            return False
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_directory(path.parent)
+    return True
+
+
+def raise_epoch(directory: JobDirectory) -> int:
+    """The next epoch, durable before it is used; the caller holds the supervisor's lock."""
+    try:
+        epoch = int(directory.epoch.read_text()) + 1
+    except (FileNotFoundError, ValueError):
+        epoch = 1
+    write_text(directory.epoch, f"{epoch}\n", durable=True)
+    return epoch
+
+
+def sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,260 @@
+"""Keeps a job's nodes: starts the missing ones, adopts those that outlived a supervisor, replaces the dead, lets the
+rest go.
+
+One coroutine per node, because a node's life is a sequence: start (or adopt), wait for its end, clean up behind it,
+and again for as long as it is wanted. A node's end is seen through its guardian's pidfd, so a child and an adopted
+stranger are watched in the same way. A replacement is started only when nothing of its predecessor is left: two
+agents of one name would fight.
+
+It must not decide who takes part in a round: it tells the coordinator whom to expect, and hears from it who was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+
+from petctl.clusters.local.jobdir import JobDirectory
+from petctl.clusters.local.processes import sweep
+from petctl.clusters.local.recorder import Recorder
+from petctl.rendezvous.machine import Expect, Unexpect
+
+START_PATIENCE = 30.0  # how long a round waits for nodes that the user asked for
+REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others could be training
+SHORT_LIFE = 10.0  # a node that dies sooner than this is started again more slowly each time
+BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+LINGER = 0.5  # a lost node may end by itself for so long; then it is killed
+ADOPTION_STEP = 0.05  # between two looks at a node that holds its lock but has not written its process id yet
+
+
+@dataclass
+class LocalNode:
+    """One node as its keeper sees it."""
+
+    name: str
+    wanted: bool = True
+    pid: int = 0  # of its guardian; 0: there is none
+    started: float = 0.0  # monotonic
+    short_lives: int = 0
+    sentence: str = "starting"
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    task: Optional[asyncio.Task[None]] = None
+
+
+def node_argv(directory: JobDirectory, name: str, options: Sequence[str]) -> List[str]:
+    """The exact words that start a node; `render` prints the same."""
+    own = ["--file", str(directory.join), "--node", name, "--state-dir", str(directory.node(name))]
+    return [sys.executable, "-m", "petctl.agent", "join", *own, *options]
+
+
+class NodeKeeper:
+    """All nodes that this machine runs for one job."""
+
+    def __init__(
+        self,
+        directory: JobDirectory,
+        recorder: Recorder,
+        options: Callable[[str], Sequence[str]],
+        step: Callable[[object], None],
+        connected: Callable[[str, str], bool],
+    ) -> None:
+        self.directory, self.recorder, self.options = directory, recorder, options
+        self.step, self.connected = step, connected
+        self.nodes: Dict[str, LocalNode] = {}
+        self.closing = False
+        self.empty = asyncio.Event()
+        self.empty.set()
+
+    def adopt(self, wanted: Iterable[str]) -> None:
+        """Takes over nodes that outlived the last supervisor; those that are not wanted any more are let go."""
+        names = set(wanted)
+        for name in self.directory.node_names():
+            if self.directory.node_alive(name):
+                self._keep(LocalNode(name, wanted=name in names))
+
+    def want(self, names: Sequence[str], patience: float = START_PATIENCE) -> None:
+        """Makes these the nodes to keep; others are kept no longer, and end when the coordinator releases them."""
+        missing = [name for name in names if name not in self.nodes]
+        if missing:
+            self.step(Expect(tuple(missing), patience))
+        for node in self.nodes.values():
+            node.wanted = node.name in names
+            node.changed.set()
+        for name in missing:
+            self._keep(LocalNode(name))
+        self.recorder.touch()
+
+    def close(self) -> None:
+        """The job is over: nobody is started any more."""
+        self.closing = True
+        for node in self.nodes.values():
+            node.changed.set()
+
+    def kill(self) -> None:
+        """Ends every node at once; what its workers leave is swept as after any death."""
+        for node in self.nodes.values():
+            self._kill(node)
+
+    def lost(self, name: str, incarnation: str) -> None:
+        """The coordinator lost this node: make sure that it is really dead, or let it prove that it is not."""
+        node = self.nodes.get(name)
+        if node is not None and node.pid:
+            asyncio.get_running_loop().call_later(LINGER, self._put_down, node, node.pid, incarnation)
+
+    def rows(self) -> Dict[str, Dict[str, Any]]:
+        """What status shows of each node beside the coordinator's own facts."""
+        restarts = self.recorder.history.restarts
+        return {
+            node.name: {"pid": node.pid, "restarts": restarts.get(node.name, 0), "sentence": node.sentence}
+            for node in self.nodes.values()
+        }
+
+    # -- one node's life -----------------------------------------------------------------------------------------------
+
+    def _keep(self, node: LocalNode) -> None:
+        self.nodes[node.name] = node
+        self.empty.clear()
+        node.task = asyncio.get_running_loop().create_task(self._life(node))
+
+    async def _life(self, node: LocalNode) -> None:
+        again = False
+        try:
+            while await self._adopt_or_start(node, again):
+                node.sentence = "cleaning up"
+                await self._clean_up(node)
+                again = True
+                if not await self._may_start_again(node):
+                    break
+        finally:
+            del self.nodes[node.name]
+            if not self.nodes:
+                self.empty.set()
+            self.recorder.touch()
+
+    async def _adopt_or_start(self, node: LocalNode, again: bool) -> bool:
+        """Returns when the node's guardian has ended; False when there was none and none is wanted."""
+        node.started = time.monotonic()
+        if self.directory.node_alive(node.name):
+            pid = await self._guardian_of(node)
+            if pid:
+                node.pid, node.sentence = pid, "joining"
+                self.recorder.event("node", f"node {node.name} goes on (pid {pid})", node=node.name, pid=pid)
+                await _end_of(pid)
+            node.pid = 0
+            return True
+        if not node.wanted or self.closing:
+            return False
+        process = self._start(node, again)
+        await _end_of(process.pid)
+        code = process.wait()
+        node.pid = 0
+        if not self.closing:
+            sentence = f"node {node.name} has ended with code {code}"
+            self.recorder.event("node", sentence, node=node.name, code=code, seconds=_age(node))
+        return True
+
+    async def _guardian_of(self, node: LocalNode) -> int:
+        """The process id of an adopted node's guardian, once it has written it."""
+        while self.directory.node_alive(node.name):
+            pid = self.directory.guardian(node.name)
+            if pid and _exists(pid):
+                return pid
+            if not pid and time.monotonic() > node.started + REPLACE_PATIENCE:
+                break
+            if pid:  # the guardian is dead and its agent still holds the lock: it is on its way out
+                break
+            await asyncio.sleep(ADOPTION_STEP)
+        return 0
+
+    def _start(self, node: LocalNode, again: bool) -> subprocess.Popen[bytes]:
+        state = self.directory.node(node.name)
+        state.mkdir(parents=True, exist_ok=True)
+        argv = node_argv(self.directory, node.name, self.options(node.name))
+        with open(state / "agent.log", "ab", buffering=0) as log:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+            )
+        node.pid, node.sentence = process.pid, "joining"
+        if again:
+            self.step(Expect((node.name,), REPLACE_PATIENCE))
+        sentence = f"node {node.name} is started {'again ' if again else ''}(pid {process.pid})"
+        self.recorder.event("node", sentence, node=node.name, pid=process.pid, restart=again)
+        return process
+
+    async def _clean_up(self, node: LocalNode) -> None:
+        """Until nothing of the node's last life is left, its lock included."""
+        job, nodes = self.directory.id, self.directory.nodes
+        loop = asyncio.get_running_loop()
+        ended = await loop.run_in_executor(None, sweep, job, nodes, node.name)
+        if ended:
+            self.recorder.event("node", f"ended {ended} process(es) that node {node.name} left", node=node.name)
+
+    async def _may_start_again(self, node: LocalNode) -> bool:
+        if _age(node) >= SHORT_LIFE:
+            node.short_lives = 0
+        delay = BACKOFF[min(node.short_lives, len(BACKOFF) - 1)]
+        node.short_lives += 1
+        until = time.monotonic() + delay
+        while node.wanted and not self.closing and time.monotonic() < until:
+            log = self.directory.node(node.name) / "agent.log"
+            node.sentence = f"ended {node.short_lives} times in a row, starts again in {delay:g} s; see {log}"
+            self.recorder.touch()
+            node.changed.clear()
+            try:
+                await asyncio.wait_for(node.changed.wait(), until - time.monotonic())
+            except asyncio.TimeoutError:
+                pass
+        if not node.wanted:
+            self.step(Unexpect((node.name,)))
+        return node.wanted and not self.closing
+
+    # -- ending --------------------------------------------------------------------------------------------------------
+
+    def _put_down(self, node: LocalNode, pid: int, incarnation: str) -> None:
+        if node.pid == pid and not self.connected(node.name, incarnation):
+            self.recorder.event("node", f"node {node.name} is lost but not dead: killed (pid {pid})", node=node.name)
+            self._kill(node)
+
+    def _kill(self, node: LocalNode) -> None:
+        # Its end has not been seen, and it is a child or was adopted under its lock: the number is still its own.
+        if node.pid and self.directory.node_alive(node.name):
+            try:
+                os.kill(node.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+
+def _age(node: LocalNode) -> float:
+    return round(time.monotonic() - node.started, 3)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+async def _end_of(pid: int) -> None:
+    """Returns when the process has ended; a child is left for its parent to reap."""
+    loop = asyncio.get_running_loop()
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ended = loop.create_future()
+        loop.add_reader(descriptor, lambda: None if ended.done() else ended.set_result(None))
+        await ended
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)

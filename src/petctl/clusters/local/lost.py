@@ -1,0 +1,84 @@
+"""Recognising a local job that nobody looks after any more, and burying it: the outcome `lost`, and nothing left
+running.
+
+A job is alive while its supervisor or any of its nodes is. One look is not enough: between a supervisor's death and
+its revival there may be a moment without any lock. What is found dead twice is buried under the supervisor's own
+lock, so that nobody revives it meanwhile, and every later reader finds the outcome where outcomes are.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Optional
+
+from petctl.clusters.local.jobdir import JobDirectory, read_json, take_lock, write_json, write_once
+from petctl.clusters.local.processes import boot_id, sweep
+from petctl.clusters.local.recorder import append_event, close_status, first_status
+from petctl.clusters.local.slots import Slots
+
+START_WITHIN = 5.0  # seconds for a supervisor to take its lock for the first time
+REVIVE_WITHIN = 1.5  # ... and for a killed one to be back
+LOOK_AGAIN = 0.05
+
+
+def newest_status(directory: JobDirectory) -> dict[str, Any]:
+    """What was last written down about the job, final as soon as it is over for good."""
+    record = read_json(directory.job) or {}
+    status = read_json(directory.status) or first_status(record)
+    if status["finished"] is not None or directory.supervised():
+        return status
+    if not _gone(directory, record["submitted"]):
+        return status
+    return bury(directory) or read_json(directory.status) or status
+
+
+def _gone(directory: JobDirectory, submitted: float) -> bool:
+    """Whether nobody looks after it, now and for as long as a revival takes."""
+    if not directory.epoch.exists() and time.time() < submitted + START_WITHIN:
+        return False
+    deadline = time.monotonic() + REVIVE_WITHIN
+    while not directory.alive():
+        if time.monotonic() >= deadline:
+            return True
+        if directory.outcome.exists() and not any(directory.node_alive(name) for name in directory.node_names()):
+            return True  # it had ended; only its last picture is missing
+        time.sleep(LOOK_AGAIN)
+    return False
+
+
+def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
+    """Makes the end of an abandoned job final; None when somebody looks after it after all."""
+    lock = take_lock(directory.supervisor_lock)
+    if lock is None:
+        return None
+    import os
+
+    try:
+        if any(directory.node_alive(name) for name in directory.node_names()):
+            return None
+        record = read_json(directory.job) or {}
+        now = time.time()
+        sentence = _reason(directory)
+        if write_once(directory.outcome, {"state": "lost", "code": 70, "sentence": sentence, "finished": now}):
+            append_event(directory.events, "closing", f"lost: {sentence}")
+        outcome = read_json(directory.outcome) or {}
+        status = read_json(directory.status) or first_status(record)
+        if status["finished"] is None:
+            sweep(directory.id, directory.nodes)
+            status = close_status(status, outcome, float(outcome.get("finished", now)))
+            write_json(directory.status, status)
+        Slots(directory.home, 1, lambda job: True).release(directory.id)
+        return status
+    finally:
+        os.close(lock)
+
+
+def _reason(directory: JobDirectory) -> str:
+    place = read_json(directory.coordinator)
+    if not directory.epoch.exists():
+        return f"its supervisor never started; see {directory.supervisor_log}"
+    if place is not None and place.get("boot") not in ("", boot_id()):
+        return "the machine was restarted while it ran"
+    if place is None:
+        return f"its supervisor was killed while it was queued; see {directory.supervisor_log}"
+    return f"its supervisor and all of its nodes were killed; see {directory.supervisor_log}"

@@ -1,0 +1,78 @@
+"""A port on this machine that leads to another port: what `petctl forward` opens.
+
+Bytes are copied as they come, in both directions, each connection in threads of its own; it knows nothing of what
+they mean. Only this machine can connect to it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from petctl.errors import UsageError
+
+
+@contextmanager
+def forwarded(host: str, port: int, local_port: int = 0) -> Iterator[int]:
+    """The local port, open for as long as the context lasts."""
+    try:
+        listener = socket.create_server(("127.0.0.1", local_port))
+    except OSError as error:
+        raise UsageError(
+            f"port {local_port} cannot be opened here: {error.strerror}; take another, or 0 for any"
+        ) from None
+    connections: set[socket.socket] = set()
+    acceptor = threading.Thread(target=_accept, args=(listener, host, port, connections), daemon=True)
+    acceptor.start()
+    try:
+        yield int(listener.getsockname()[1])
+    finally:
+        _shut(listener)
+        listener.close()
+        for connection in list(connections):
+            _shut(connection)
+        acceptor.join()
+
+
+def _accept(listener: socket.socket, host: str, port: int, connections: set[socket.socket]) -> None:
+    while True:
+        try:
+            near, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=_connect, args=(near, host, port, connections), daemon=True).start()
+
+
+def _connect(near: socket.socket, host: str, port: int, connections: set[socket.socket]) -> None:
+    with near:
+        try:
+            far = socket.create_connection((host, port), timeout=10)
+        except OSError:
+            return  # nothing listens there yet: the caller sees its connection closed, and may try again
+        far.settimeout(None)
+        with far:
+            connections |= {near, far}
+            back = threading.Thread(target=_copy, args=(far, near), daemon=True)
+            back.start()
+            _copy(near, far)
+            back.join()
+            connections -= {near, far}
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    try:
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        _shut(source)
+        _shut(target)
+
+
+def _shut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass

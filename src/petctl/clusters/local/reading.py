@@ -1,0 +1,132 @@
+"""Reading a local job from outside: its status when it changes, its events, its workers' lines.
+
+The files in the job directory are the truth and readers only read: they can come and go at any time, be slow or many,
+and neither the supervisor nor a worker ever notices. Waiting is done with inotify; a reader also looks again now and
+then by itself, because a job that was killed with everything in it writes nothing any more.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from petctl.agent.inotify import Watcher
+from petctl.agent.logfiles import LogName
+from petctl.agent.logs import LogFollower, tail_offset
+from petctl.clusters.base import LogFilter, LogLine
+from petctl.clusters.local.jobdir import JobDirectory
+from petctl.clusters.local.lost import newest_status
+
+LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
+
+
+def watch_status(directory: JobDirectory, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    """A status other than `seen`, or the newest after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    watcher = Watcher()
+    try:
+        watcher.watch(str(directory.path))  # before the first look: a change in between is not missed
+        while True:
+            status = newest_status(directory)
+            left = deadline - time.monotonic()
+            if status != seen or left <= 0:
+                return status
+            watcher.wait(min(left, LOOK_ANYWAY))
+    finally:
+        watcher.close()
+
+
+def read_events(directory: JobDirectory, follow: bool) -> Iterator[dict[str, Any]]:
+    """The job's events, oldest first; with `follow` as they come, until it has ended."""
+    watcher = Watcher()
+    position, rest = 0, b""
+    try:
+        watcher.watch(str(directory.path))
+        while True:
+            over = not follow or newest_status(directory)["finished"] is not None
+            try:
+                with open(directory.events, "rb") as file:
+                    file.seek(position)
+                    data = file.read()
+            except FileNotFoundError:
+                data = b""
+            position += len(data)
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue  # torn by a crash
+            if over:
+                return
+            watcher.wait(LOOK_ANYWAY)
+    finally:
+        watcher.close()
+
+
+def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
+    """What the workers wrote, line by line; with `follow` until the job has ended and everything is out."""
+    nodes = _NodeOf(directory)
+
+    def accept(name: LogName) -> bool:
+        return (
+            (wanted.rank is None or name.rank == wanted.rank)
+            and (wanted.round is None or name.round == wanted.round)
+            and (wanted.node is None or nodes(name) == wanted.node)
+        )
+
+    def begin(name: LogName, path: str) -> int:
+        return 0 if wanted.tail is None else tail_offset(path, wanted.tail) if wanted.tail else _size(path)
+
+    with LogFollower(str(directory.logs), accept, begin) as follower:
+        over = threading.Event()
+        if follow:
+            threading.Thread(target=_tell_end, args=(directory, over, follower.wake), daemon=True).start()
+        else:
+            over.set()
+        try:
+            for name, data in follower.follow(over.is_set):
+                round_, rank, stream = name
+                node = nodes(name)
+                lines = data.split(b"\n")
+                last = lines.pop()
+                for line in lines:
+                    yield LogLine(round_, rank, stream, line + b"\n", node)
+                if last:
+                    yield LogLine(round_, rank, stream, last, node)
+        finally:
+            over.set()
+
+
+class _NodeOf:
+    """Which node a log file is from; a round is looked up once it is known."""
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+        self._rounds: dict[int, dict[str, list[int]]] = {}
+
+    def __call__(self, name: LogName) -> str:
+        if name.round not in self._rounds:
+            status = newest_status(self._directory)
+            self._rounds.update({past["number"]: past["members"] for past in status["rounds"]})
+        for node, (first, count) in self._rounds.get(name.round, {}).items():
+            if first <= name.rank < first + count:
+                return node
+        return ""
+
+
+def _tell_end(directory: JobDirectory, over: threading.Event, wake: Callable[[], None]) -> None:
+    status: dict[str, Any] = {"finished": None}
+    while status["finished"] is None and not over.is_set():
+        status = watch_status(directory, status, LOOK_ANYWAY)
+    if not over.is_set():
+        over.set()
+        wake()
+
+
+def _size(path: str) -> int:
+    with open(path, "rb") as file:
+        return file.seek(0, 2)

@@ -1,0 +1,70 @@
+"""The values of secrets on this machine: $PETCTL_HOME/secrets.json, readable by its owner only.
+
+Jobs name secrets; only the supervisor reads values, and hands them to the agents over the authenticated connection.
+They are never written into a job's directory, put into words of a command, or printed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Dict, Iterator, List, Mapping
+
+from petctl.clusters.local.jobdir import write_json
+from petctl.errors import NotFound, UsageError
+
+
+def secret_values(home: Path, references: Mapping[str, str]) -> Dict[str, str]:
+    """Environment name -> value, for a job's references; NotFound names the first that is not there."""
+    known = _read(home) if references else {}
+    for variable, name in references.items():
+        if name not in known:
+            raise NotFound(f"there is no secret {name!r} (for {variable}); make it with: petctl secret set {name}")
+    return {variable: known[name] for variable, name in references.items()}
+
+
+def set_secret(home: Path, name: str, value: str) -> None:
+    """Keeps a value under a name, in place of an older one."""
+    with _locked(home):
+        write_json(home / "secrets.json", {**_read(home), name: value}, mode=0o600, durable=True)
+
+
+def remove_secret(home: Path, name: str) -> None:
+    """Forgets a secret."""
+    with _locked(home):
+        known = _read(home)
+        if known.pop(name, None) is None:
+            raise NotFound(f"there is no secret {name!r}; `petctl secret ls` lists those there are")
+        write_json(home / "secrets.json", known, mode=0o600, durable=True)
+
+
+def list_secrets(home: Path) -> List[str]:
+    """The names, never the values."""
+    return sorted(_read(home))
+
+
+def _read(home: Path) -> Dict[str, str]:
+    path = home / "secrets.json"
+    try:
+        known = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        raise UsageError(
+            f"{path} is damaged: it is not JSON; repair it, or remove it and set the secrets again"
+        ) from None
+    return {str(name): str(value) for name, value in known.items()}
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    home.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(home / "secrets.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

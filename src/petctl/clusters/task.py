@@ -1,0 +1,99 @@
+"""What an agent and a coordinator must know of a job, made from its description. The same for every cluster kind.
+
+It must not start anything, nor know where the job will run beyond the paths that it is given.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Mapping, Optional
+
+from petctl.agent.task import MODULE, SCRIPT, Task, Timing
+from petctl.errors import UsageError
+from petctl.rendezvous.machine import Config
+from petctl.spec import Job
+
+
+def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:
+    """One node's share of a job, without the values of its secrets: those are added on the way to the agents."""
+    return Task(
+        job=job_id,
+        kind=job.command.kind,
+        words=list(job.command.words),
+        procs=str(job.procs),
+        launcher=job.launcher,
+        python=python,
+        cwd=cwd,
+        env=dict(job.env),
+        prepare=job.prepare,
+        grace=job.grace,
+        restarts=job.restarts,
+        min_nodes=job.nodes.min,
+        max_nodes=job.nodes.max,
+        log_dir=str(directory / "logs") if directory else "",
+        log_cap=job.log_cap,
+        output_dir=str(directory / "outputs") if directory else "",
+        checkpoint_dir=str(directory / "checkpoints") if directory else "",
+        timing=Timing(silence=job.rendezvous.silence, fence_after=job.rendezvous.fence_after),
+    )
+
+
+def config_of(job: Job) -> Config:
+    """The bounds of a job's rounds."""
+    return Config(
+        min_nodes=job.nodes.min,
+        max_nodes=job.nodes.max,
+        wanted=job.nodes.initial,
+        restarts=job.restarts,
+        silence=job.rendezvous.silence,
+        join_timeout=job.rendezvous.join_timeout,
+        last_call=job.rendezvous.last_call,
+        resize_interval=job.rendezvous.resize_interval,
+    )
+
+
+def working_directory(job: Job) -> str:
+    """Where the workers run: the job's own directory, else the submitter's; it must exist."""
+    cwd = Path(job.cwd or ".").expanduser().absolute()
+    if not cwd.is_dir():
+        raise UsageError(f"the job's directory {cwd} does not exist; give another with --cwd")
+    return str(cwd)
+
+
+def interpreter(job: Job, cwd: str, environment: Mapping[str, str]) -> str:
+    """The Python for scripts and modules: --python, else the submitter's active environment, else python3 on the PATH.
+
+    petctl's own environment is used only if it is the active one: what is installed beside petctl is not the user's
+    choice.
+    """
+    if job.python:
+        return str(Path(cwd, Path(job.python).expanduser())) if os.sep in job.python else job.python
+    for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        active = environment.get(variable)
+        if active:
+            python = Path(active, "bin", "python")
+            if os.access(python, os.X_OK):
+                return str(python)
+    places = environment.get("PATH", os.defpath).split(os.pathsep)
+    own = Path(sys.prefix, "bin") if sys.prefix != sys.base_prefix else None
+    theirs = [place for place in places if place and (own is None or Path(place).absolute() != own)]
+    found = shutil.which("python3", path=os.pathsep.join(theirs))
+    if found:
+        return str(Path(found).absolute())
+    base = Path(sys.base_prefix, "bin", "python3")
+    return str(base) if base.exists() else ""
+
+
+def check_command(job: Job, cwd: str) -> None:
+    """Finds a missing script before anything is started."""
+    if job.command.kind == SCRIPT and not Path(cwd, Path(job.command.words[0]).expanduser()).is_file():
+        raise UsageError(
+            f"there is no script {job.command.words[0]} in {cwd}; name it relative to that directory, or --cwd"
+        )
+    if job.launcher == "torchrun" and job.command.kind not in (SCRIPT, MODULE):
+        raise UsageError(
+            "the torchrun launcher runs Python scripts and modules only; use the elastic launcher for programs"
+        )

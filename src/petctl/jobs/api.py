@@ -1,0 +1,161 @@
+"""The Python API: `petctl.submit(Job(...))` gives a handle with which a job is followed, scaled and ended.
+
+    handle = petctl.submit(petctl.Job(script="train.py", nodes="1:3"))
+    for line in handle.logs(follow=True):
+        print(line.rank, line.text.decode())
+    print(handle.wait().exit_code)
+
+A handle holds nothing but the job's id and cluster: it can be thrown away, and `get` makes another, also in another
+process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from petctl.clusters.base import DEFAULT, KINDS, AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
+from petctl.errors import InternalError, UsageError
+from petctl.jobs.home import petctl_home
+from petctl.jobs.names import find_id, name_of, new_id
+from petctl.jobs.registry import Registry
+from petctl.jobs.status import Status, status_from
+from petctl.spec import Job
+
+ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
+LONGEST_WATCH = 3600.0
+KILL_WITHIN = 30.0
+
+
+class JobHandle:
+    """One submitted job."""
+
+    def __init__(self, job_id: str, cluster: Cluster) -> None:
+        self.id = job_id
+        self._cluster = cluster
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self._cluster.name}://{self.id}>"
+
+    def status(self) -> Status:
+        """Where the job stands now."""
+        return status_from(self._cluster.status(self.id))
+
+    def wait(self, timeout: float | None = None) -> Status:
+        """The final status, when the job is over and nothing of it runs any more; TimeoutError when that takes too
+        long."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        data = self._cluster.status(self.id)
+        while data["finished"] is None:
+            left = LONGEST_WATCH if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"{self.id} has not ended within {timeout:g} s: {data['sentence']}")
+            data = self._cluster.watch(self.id, data, min(left, LONGEST_WATCH))
+        status = status_from(data)
+        Registry(petctl_home()).keep([status])
+        return status
+
+    def watch(self, seen: Status | None = None, timeout: float = LONGEST_WATCH) -> Status:
+        """The next status that differs from `seen`, or the same after `timeout`."""
+        deadline = time.monotonic() + timeout
+        data = self._cluster.status(self.id)
+        while seen is not None and status_from(data) == seen and time.monotonic() < deadline:
+            data = self._cluster.watch(self.id, data, deadline - time.monotonic())
+        return status_from(data)
+
+    def logs(
+        self,
+        follow: bool = False,
+        rank: int | None = None,
+        node: str | None = None,
+        round: int | None = None,  # noqa: A002  the word for it, everywhere
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """What the workers wrote; with `follow` until the job has ended and everything is out."""
+        return self._cluster.logs(self.id, LogFilter(rank, node, round, tail), follow)
+
+    def events(self, follow: bool = False) -> Iterator[dict[str, Any]]:
+        """What has happened, each with time, kind and sentence."""
+        return self._cluster.events(self.id, follow)
+
+    def scale(self, nodes: int) -> str:
+        """Asks for another number of nodes, within the job's bounds; answers with a sentence."""
+        return self._cluster.scale(self.id, nodes)
+
+    def cancel(self, kill: bool = False) -> str:
+        """Ends the job; workers get their grace, or with `kill` none. Does not wait: `wait` does."""
+        return self._cluster.cancel(self.id, kill)
+
+    def remove(self, force: bool = False) -> None:
+        """Forgets an ended job with its logs and outputs; with `force` ends it first."""
+        if force and not self.status().final:
+            self.cancel(kill=True)
+            self.wait(KILL_WITHIN)
+        self._cluster.remove(self.id)
+        Registry(petctl_home()).forget(self._cluster.name, [self.id])
+
+    def exec(self, argv: Sequence[str], node: str | None = None) -> int:
+        """Runs a command where a node's workers run, with this process' terminal; its exit code."""
+        if not argv:
+            raise UsageError("there is no command to run")
+        return self._cluster.execute(self.id, list(argv), node)
+
+    def forward(self, port: int, local_port: int = 0, node: str | None = None) -> AbstractContextManager[int]:
+        """A local port that leads to a node's port, for as long as the context lasts."""
+        return self._cluster.forward(self.id, port, local_port, node)
+
+    def token(self, path: str | PathLike[str], address: str | None = None) -> None:
+        """Writes the join file with which another machine takes part."""
+        self._cluster.token(self.id, Path(path), address)
+
+
+def submit(job: Job, cluster: str | None = None) -> JobHandle:
+    """Starts a job; returns as soon as its supervisor is on its way."""
+    where = find_cluster(cluster or job.cluster, petctl_home())
+    name = name_of(job)
+    for _ in range(ATTEMPTS):
+        job_id = new_id(name)
+        try:
+            where.submit(where.plan(job, job_id))
+        except AlreadyExists:
+            continue
+        return JobHandle(job_id, where)
+    raise InternalError(f"found no free id for {name!r}; remove ended jobs with: petctl rm --finished")
+
+
+def render(job: Job, cluster: str | None = None, output: str = "yaml") -> str:
+    """Exactly what `submit` would create, as text; secrets by name only."""
+    where = find_cluster(cluster or job.cluster, petctl_home())
+    plan = where.plan(job, f"{name_of(job)}-0000")
+    if output == "json":
+        import json
+
+        return json.dumps(plan, indent=2) + "\n"
+    import yaml
+
+    return str(yaml.safe_dump(plan, sort_keys=False, width=120))
+
+
+def get(reference: str) -> JobHandle:
+    """The job of this id, or of the only id that begins or ends so."""
+    places = {cluster: find_cluster(cluster, petctl_home()) for cluster in KINDS}
+    ids = {job_id: place for place in places.values() for job_id in place.ids()}
+    job_id = find_id(reference, ids)
+    return JobHandle(job_id, ids[job_id])
+
+
+def list_jobs(cluster: str | None = None) -> list[Status]:
+    """All jobs of a cluster, newest first."""
+    where = find_cluster(cluster or DEFAULT, petctl_home())
+    registry = Registry(petctl_home())
+    known = registry.ended(where.name)
+    ids = where.ids()
+    fresh = [status_from(where.status(job_id)) for job_id in ids if job_id not in known]
+    registry.keep(fresh)
+    registry.forget(where.name, set(known) - set(ids))
+    statuses = fresh + [status for job_id, status in known.items() if job_id in set(ids)]
+    return sorted(statuses, key=lambda status: status.submitted, reverse=True)

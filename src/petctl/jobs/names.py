@@ -1,0 +1,57 @@
+"""Ids of jobs: short, readable, typed by hand. `mnist-3f9k` is the name and four characters that are hard to confuse.
+
+Whether an id is taken is known by the cluster alone; this file only makes candidates, and finds the one job that a
+part of an id can mean.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import PurePath
+
+from petctl.errors import NotFound, UsageError
+from petctl.spec import Job
+
+ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without 0 o 1 i l
+TAIL = 4
+LONGEST_DERIVED = 24
+MOST_LISTED = 8
+
+
+def name_of(job: Job) -> str:
+    """The job's own name, or one from its command: train.py -> train, -m pkg.tool -> tool."""
+    if job.name:
+        return job.name
+    word = job.command.words[0]
+    if job.command.kind == "module":
+        word = word.rpartition(".")[2]
+    elif job.command.kind == "shell":
+        word = (word.split() or ["job"])[0]
+    stem = PurePath(word).name
+    stem = stem[:-3] if stem.endswith(".py") else stem
+    cleaned = re.sub(r"[^a-z0-9_.]+", "-", stem.lower()).strip("-_.")[:LONGEST_DERIVED].rstrip("-_.")
+    return cleaned or "job"
+
+
+def new_id(name: str) -> str:
+    """A candidate; the cluster says whether it is free."""
+    return f"{name}-{''.join(secrets.choice(ALPHABET) for _ in range(TAIL))}"
+
+
+def find_id(reference: str, ids: Iterable[str]) -> str:
+    """The one id that is, begins with or ends with `reference`."""
+    known = sorted(ids)
+    if reference in known:
+        return reference
+    found = [name for name in known if reference and (name.startswith(reference) or name.endswith(reference))]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
+        raise UsageError(f"{reference!r} can mean {', '.join(found[:MOST_LISTED])}{more}; write more of the id")
+    near = difflib.get_close_matches(reference, known, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "; `petctl list` shows those there are"
+    raise NotFound(f"there is no job {reference!r}{hint}")

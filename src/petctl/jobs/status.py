@@ -1,0 +1,103 @@
+"""The status of a job: one model, whatever the cluster. Made from the plain mapping that a cluster gives; read by
+people's eyes.
+
+pending -> queued -> starting -> running <-> recovering -> succeeded | failed | cancelled | lost
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+FINAL = frozenset({"succeeded", "failed", "cancelled", "lost"})
+
+
+class SizeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes: the bounds, and what is wanted now."""
+
+    min: int
+    wanted: int
+    max: int
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One node."""
+
+    name: str
+    state: str
+    address: str = ""
+    rank: int | None = None  # of the node in the running round
+    ranks: list[int] = []  # of its workers
+    restarts: int = 0
+    pid: int = 0  # of its top process, where that means something
+    sentence: str = ""
+
+
+class RoundStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One round that ran. `seconds_lost`: from the moment its predecessor was given up until its workers were
+    started."""
+
+    number: int
+    reason: str
+    nodes: list[str]
+    world_size: int
+    started: float
+    seconds_lost: float = 0.0
+    members: dict[str, list[int]] = {}  # node -> first rank, number of ranks
+
+
+class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The root cause: the worker that failed first."""
+
+    node: str
+    rank: int
+    local_rank: int
+    code: int
+    signal: str = ""
+    message: str = ""
+    traceback: str = ""
+    time: float = 0.0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a job stands. Times are seconds since 1970."""
+
+    id: str
+    name: str
+    cluster: str
+    state: str
+    since: float
+    sentence: str
+    size: SizeStatus
+    submitted: float
+    command: str = ""
+    cwd: str = ""
+    code: str = ""  # which code it runs
+    directory: str = ""  # where its logs and outputs are, on clusters that have such a place
+    round: int = 0
+    epoch: int = 0
+    spent: int = 0  # failures so far
+    restarts: int = 0  # failures allowed
+    world_size: int = 0
+    nodes: list[NodeStatus] = []
+    rounds: list[RoundStatus] = []
+    exit_code: int | None = None
+    error: ErrorStatus | None = None
+    started: float | None = None
+    finished: float | None = None
+
+    @property
+    def final(self) -> bool:
+        """Whether the job is over and nothing of it runs any more."""
+        return self.state in FINAL
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, as `-o json` prints it."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def status_from(data: dict[str, Any]) -> Status:
+    """A status from a cluster's mapping; fields of newer versions are ignored."""
+    return msgspec.convert(data, Status)

@@ -1,0 +1,271 @@
+"""The other end of the connection: `AgentLink` for an agent's event loop, `ControlLink` for the command line.
+
+Both resolve the join file's locator, connect, check the certificate's pin, and have both sides prove that they know the
+token, before they say anything else. Both raise `Unreachable` when nobody answers (try again: the coordinator may be
+being replaced) and `AuthError` when somebody answers who is not this job's coordinator, or refuses this token.
+
+`ControlLink` blocks and never imports asyncio, because the command line must be quick. Neither knows what messages
+mean, nor tries again by itself.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Any, Deque, Dict, Mapping, Optional, Tuple
+
+from petctl.errors import AuthError, PetctlError, ProtocolError, Unreachable
+from petctl.rendezvous.joinfile import JoinFile
+from petctl.rendezvous.locator import blocks, is_loopback, join_address, resolve
+from petctl.rendezvous.wire import AGENT, CONTROL, COORDINATOR_LIMIT, PLAIN, FrameReader, PeerProof, encode_frame
+
+if TYPE_CHECKING:
+    import asyncio
+    import ssl
+
+CONNECT_WITHIN = 5.0  # seconds until the proof of both sides stands
+UNSENT_LIMIT = 1 << 20  # bytes; a connection that takes no more than this is as good as dead
+
+
+class AgentLink:
+    """An agent's connection. After `connect` fails or `receive` raises, `connect` may be called again."""
+
+    def __init__(self, join: JoinFile, role: str = AGENT) -> None:
+        self._join, self._role = join, role
+        self._wire: Optional[_Wire] = None
+
+    async def connect(self) -> Dict[str, Any]:
+        """Connects anew and answers with the coordinator's welcome."""
+        import asyncio
+
+        self.close()
+        try:
+            return await asyncio.wait_for(self._connect(), CONNECT_WITHIN)
+        except (asyncio.TimeoutError, TimeoutError):
+            self.close()
+            raise Unreachable(f"no coordinator of {self._join.job} answered within {CONNECT_WITHIN:.0f} s") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Never waits. Lost when there is no connection: `receive` says so."""
+        if self._wire is not None:
+            self._wire.send(encode_frame(message))
+
+    async def receive(self) -> Dict[str, Any]:
+        """The next message; Unreachable when the connection has ended."""
+        if self._wire is None:
+            raise Unreachable(f"not connected to the coordinator of {self._join.job}")
+        return await self._wire.receive()
+
+    def close(self) -> None:
+        """Ends the connection after what was sent."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+
+    async def _connect(self) -> Dict[str, Any]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        join, context = self._join, _context(self._join)
+        if blocks(join.locator):
+            host, port = await loop.run_in_executor(None, resolve, join.locator, CONNECT_WITHIN)
+        else:
+            host, port = resolve(join.locator, CONNECT_WITHIN)
+        where = join_address(host, port)
+        wire = self._wire = _Wire(where, loop)
+        protocol: Any = lambda: wire  # noqa: E731  a protocol by its methods, not by its base class
+        try:
+            transport, _ = await loop.create_connection(
+                protocol, host, port, ssl=context, server_hostname="" if context is not None else None
+            )
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"no coordinator at {where}: {_reason(error)}") from None
+        encrypted = transport.get_extra_info("ssl_object")
+        presented = encrypted.getpeercert(binary_form=True) if encrypted is not None else None
+        _check_end(join, presented, transport.get_extra_info("peername"))
+        proof = PeerProof(join.token, self._role, join.pin or PLAIN)
+        wire.send(encode_frame(proof.hello(await wire.receive())))
+        return proof.welcome(await wire.receive())
+
+
+class _Wire:
+    """An asyncio protocol by its methods alone, so that this file can be read without asyncio."""
+
+    def __init__(self, where: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._where, self._loop = where, loop
+        self._reader = FrameReader(COORDINATOR_LIMIT)
+        self._messages: Deque[Dict[str, Any]] = deque()
+        self._waiter: Optional[asyncio.Future[None]] = None
+        self._transport: Any = None
+        self._error: Optional[PetctlError] = None
+        self._closing = False
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        if self._closing:
+            transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._messages.extend(self._reader.feed(data))
+        except ProtocolError as error:
+            self._end(Unreachable(f"what answers at {self._where} is no coordinator: {error}"))
+            self._transport.abort()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._end(Unreachable(f"the coordinator at {self._where} closed the connection"))
+
+    def connection_lost(self, error: Optional[Exception]) -> None:
+        self._end(Unreachable(f"the connection to the coordinator at {self._where} is lost"))
+
+    def pause_writing(self) -> None:
+        """Nothing waits for the coordinator to read: `send` bounds what may be left over."""
+
+    def resume_writing(self) -> None:
+        """See pause_writing."""
+
+    def send(self, frame: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._transport.write(frame)
+        if self._transport.get_write_buffer_size() > UNSENT_LIMIT:
+            self._end(Unreachable(f"the coordinator at {self._where} takes no more messages"))
+            self._transport.abort()
+
+    async def receive(self) -> Dict[str, Any]:
+        while not self._messages:
+            if self._error is not None:
+                raise self._error
+            self._waiter = self._loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        return self._messages.popleft()
+
+    def close(self) -> None:
+        self._closing = True
+        self._end(Unreachable("the connection to the coordinator was closed"))
+        if self._transport is not None:
+            self._transport.close()
+
+    def _end(self, error: PetctlError) -> None:
+        self._error = self._error or error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class ControlLink:
+    """The command line's connection, blocking: `with ControlLink(join) as link: link.call("scale", wanted=3)`."""
+
+    def __init__(self, join: JoinFile) -> None:
+        self._join = join
+        self._socket: Optional[socket.socket] = None
+        self._reader = FrameReader(COORDINATOR_LIMIT)
+        self._waiting: Deque[Dict[str, Any]] = deque()
+        self._where = ""
+        self._number = 0
+
+    def __enter__(self) -> ControlLink:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def connect(self, timeout: float = CONNECT_WITHIN) -> None:
+        """Connects and has both sides prove themselves. The first `call` does it where nobody else did."""
+        self.close()
+        join, context = self._join, _context(self._join)
+        host, port = resolve(join.locator, timeout)
+        self._where = join_address(host, port)
+        try:
+            self._socket = socket.create_connection((host, port), timeout)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            presented = None
+            if context is not None:
+                encrypted = context.wrap_socket(self._socket)
+                self._socket, presented = encrypted, encrypted.getpeercert(binary_form=True)
+            _check_end(join, presented, self._socket.getpeername())
+            proof = PeerProof(join.token, CONTROL, join.pin or PLAIN)
+            self._socket.sendall(encode_frame(proof.hello(self._receive())))
+            proof.welcome(self._receive())
+        except OSError as error:
+            self.close()
+            raise Unreachable(f"no coordinator of {join.job} at {self._where}: {_reason(error)}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def call(self, name: str, timeout: float = 30.0, **params: Any) -> Any:
+        """What the coordinator answers; a refusal is raised as it was meant for the user, with its exit code."""
+        if self._socket is None:
+            self.connect()
+        assert self._socket is not None
+        self._number += 1
+        try:
+            self._socket.settimeout(timeout)
+            self._socket.sendall(encode_frame({**params, "id": self._number, "call": name}))
+            answer = self._receive()
+            while answer.get("id") != self._number:  # the late answer of a call that was given up
+                answer = self._receive()
+        except OSError as error:
+            self.close()
+            raise Unreachable(f"the coordinator of {self._join.job} did not answer: {_reason(error)}") from None
+        except BaseException:
+            self.close()  # half an answer may still be on its way
+            raise
+        if "error" in answer:
+            refusal = PetctlError(str(answer["error"]))
+            refusal.code = answer["code"] if isinstance(answer.get("code"), int) else 1
+            raise refusal
+        return answer.get("ok")
+
+    def close(self) -> None:
+        """Ends the connection."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._reader = None, FrameReader(COORDINATOR_LIMIT)
+        self._waiting.clear()
+
+    def _receive(self) -> Dict[str, Any]:
+        assert self._socket is not None
+        while not self._waiting:
+            data = self._socket.recv(1 << 16)
+            if not data:
+                raise Unreachable(f"the coordinator of {self._join.job} at {self._where} closed the connection")
+            try:
+                self._waiting.extend(self._reader.feed(data))
+            except ProtocolError as error:
+                raise Unreachable(f"what answers at {self._where} is no coordinator: {error}") from None
+        return self._waiting.popleft()
+
+
+def _context(join: JoinFile) -> Optional[ssl.SSLContext]:
+    if not join.pin:
+        return None
+    from petctl.rendezvous.tls import client_context
+
+    return client_context()
+
+
+def _check_end(join: JoinFile, presented: Optional[bytes], peer: Tuple[Any, ...]) -> None:
+    """Before the first word of ours: is this the pinned coordinator, or at least this very machine?"""
+    if join.pin:
+        from petctl.rendezvous.tls import check_pin
+
+        check_pin(presented, join.pin)
+    elif not is_loopback(str(peer[0])):
+        raise AuthError(f"the join file of {join.job} pins no certificate, and {peer[0]} is another machine")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, socket.timeout):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

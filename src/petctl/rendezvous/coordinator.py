@@ -1,0 +1,283 @@
+"""The rendezvous machine over TCP: `CoordinatorServer` feeds it what nodes report and carries out what it decides.
+
+The driver keeps three promises to the machine:
+
+- Drained before decided. Between the fact that asks for a decision and the decision, every socket is read once more: a
+  node whose report lies unread is not silent.
+- Its own lateness is no node's fault. A loop that was held up says so (`Late`) before it asks for a decision.
+- One connection per node: a newer one of the same incarnation replaces the older without anybody being lost.
+
+An outcome is recorded, and synced, before anybody is told. What a round is, who is lost, what a node should do: all
+that is `machine.py`. Who may connect is `listener.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
+
+from petctl.errors import PetctlError, ProtocolError
+from petctl.rendezvous.listener import Connection, Listener
+from petctl.rendezvous.machine import Coordinator, Disconnected, Late, Record, Recorded, Reported, Tell
+from petctl.rendezvous.messages import Outcome, Report, decode_report, encode
+from petctl.rendezvous.wire import AGENT, COORDINATOR_LIMIT, PLAIN, encode_frame
+
+if TYPE_CHECKING:
+    import ssl
+
+PULSE = 0.5  # seconds between two looks at whether the loop still turns
+LATE = 0.25  # seconds of lateness that are worth telling
+CALLS_AT_ONCE = 64  # of one control connection
+
+_FIRST_RETRY, _LAST_RETRY = 0.1, 5.0  # seconds between attempts to record the outcome
+_AFTER_A_FAULT = 1.0  # seconds until a machine that raised is asked again
+
+log = logging.getLogger("petctl.coordinator")
+
+Welcome = Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]]
+Call = Callable[..., object]
+
+
+class CoordinatorServer:
+    """Runs one machine in the running event loop.
+
+    `record(outcome)` makes it durable before it returns; should another end be on record already, it returns that one.
+    `on_effect` gets what is not for a node (Lost, Event) and may call `step`. `control` are the calls of the command
+    line by name, plain or async; "status" is built in.
+    """
+
+    def __init__(
+        self,
+        machine: Coordinator,
+        token: str,
+        welcome: Welcome,
+        record: Callable[[Outcome], Optional[Outcome]],
+        on_effect: Callable[[object], None],
+        control: Optional[Mapping[str, Call]] = None,
+        tls: Optional[ssl.SSLContext] = None,
+        binding: str = PLAIN,
+    ) -> None:
+        self._machine, self._record, self._on_effect, self._welcome = machine, record, on_effect, welcome
+        self._control: Dict[str, Call] = {"status": machine.status, **(control or {})}
+        self._listener = Listener(token, binding, tls, self._greet, self._received, self._closed)
+        self._current: Dict[Tuple[str, str], Connection] = {}
+        self._calls: Dict[Connection, Set[asyncio.Future[Any]]] = {}
+        self._scheduled = False
+        self._asked = 0.0  # when the pending decision was asked for
+        self._awake = 0.0  # when the loop was last known to turn
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._pulse: Optional[asyncio.TimerHandle] = None
+        self._retry: Optional[asyncio.TimerHandle] = None
+        self._recording: Optional[Outcome] = None
+        self._open = False
+
+    @property
+    def dropped(self) -> int:
+        """Connections ended because of what came over them."""
+        return self._listener.dropped
+
+    async def listen(self, host: str, port: int) -> Tuple[str, int]:
+        """Opens the port (0: any) and says where it is."""
+        self._loop = asyncio.get_running_loop()
+        self._awake = self._loop.time()
+        bound = await self._listener.listen(host, port)
+        self._open = True
+        self._pulse = self._loop.call_later(PULSE, self._beat)
+        self._schedule()
+        return bound
+
+    def step(self, event: object) -> None:
+        """Hands the machine a fact; it decides once per turn of the loop, over all the facts of that turn."""
+        self._machine.step(event, self._loop.time())
+        self._schedule()
+
+    def close(self) -> None:
+        """Stops deciding and listening; what was said to the nodes is still sent."""
+        self._open = False
+        for timer in (self._timer, self._pulse, self._retry):
+            if timer is not None:
+                timer.cancel()
+        for calls in self._calls.values():
+            for call in list(calls):
+                call.cancel()
+        self._listener.close()
+
+    # -- deciding ------------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        if not self._scheduled and self._open:
+            self._scheduled, self._asked = True, self._loop.time()
+            self._loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        # The loop looks at the sockets between two turns, and runs what call_soon asked for before what it found there.
+        # So it takes one turn more until everything that had arrived when the decision was asked for has been read.
+        self._loop.call_soon(self._settle)
+
+    def _settle(self) -> None:
+        self._scheduled = False
+        if not self._open:
+            return
+        self._own_lateness()
+        now = self._loop.time()
+        try:
+            effects = self._machine.settle(now)
+        except Exception:
+            log.exception("petctl's own fault: the rendezvous could not decide")
+            self._arm(now + _AFTER_A_FAULT)
+            return
+        self._carry_out(effects)
+        self._arm(self._machine.deadline())
+
+    def _arm(self, deadline: Optional[float]) -> None:
+        if self._timer is not None:
+            if self._timer.when() == deadline and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None and self._open:
+            self._timer = self._loop.call_at(deadline, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._schedule()
+
+    def _beat(self) -> None:
+        self._own_lateness()
+        self._awake = self._loop.time()
+        self._pulse = self._loop.call_later(PULSE, self._beat)
+
+    def _own_lateness(self) -> None:
+        """Measured against the pulse: however the loop was held up, it was not the nodes that were silent."""
+        now = self._loop.time()
+        late = now - self._awake - PULSE
+        if late > LATE:
+            self._awake = now
+            log.warning("this machine was held up for %.1f s; nobody is blamed for that time", late)
+            self.step(Late(late))
+
+    # -- what the machine wants ----------------------------------------------------------------------------------------
+
+    def _carry_out(self, effects: List[object]) -> None:
+        frames: Dict[int, bytes] = {}  # an order that many nodes share is encoded once
+        for effect in effects:
+            if isinstance(effect, Tell):
+                connection = self._current.get((effect.node, effect.incarnation))
+                if connection is None:
+                    continue
+                frame = frames.get(id(effect.order))
+                if frame is None:
+                    frame = frames[id(effect.order)] = encode_frame({"order": encode(effect.order)})
+                connection.send(frame)
+            elif isinstance(effect, Record):
+                if self._recording is None:
+                    self._recording = effect.outcome
+                    self._attempt(effect.outcome, _FIRST_RETRY)
+            else:
+                try:
+                    self._on_effect(effect)
+                except Exception:
+                    log.exception("petctl's own fault: %s was not carried out", effect)
+
+    def _attempt(self, outcome: Outcome, pause: float) -> None:
+        """Records the outcome, however often it takes: nobody is told before it is durable."""
+        try:
+            recorded = self._record(outcome)
+        except Exception as error:
+            log.error("cannot record how the job ended (%s); trying again in %.1f s", error, pause)
+            self._retry = self._loop.call_later(pause, self._attempt, outcome, min(2 * pause, _LAST_RETRY))
+            return
+        self._recording = None
+        self.step(Recorded(recorded))
+
+    # -- what the peers want -------------------------------------------------------------------------------------------
+
+    def _greet(self, connection: Connection) -> Optional[Dict[str, Any]]:
+        if connection.role != AGENT:
+            return None
+        return dict(self._welcome() if callable(self._welcome) else self._welcome)
+
+    def _received(self, connection: Connection, message: Dict[str, Any]) -> None:
+        if connection.role == AGENT:
+            self._reported(connection, decode_report(message.get("report")))
+        else:
+            self._called(connection, message)
+
+    def _reported(self, connection: Connection, report: Report) -> None:
+        key = (report.node, report.incarnation)
+        if connection.key != key:
+            if connection.key is not None:
+                raise ProtocolError("a node that reports under two names")
+            connection.key = key
+            older = self._current.get(key)
+            self._current[key] = connection
+            if older is not None:
+                older.abort()
+        self.step(Reported(report))
+
+    def _closed(self, connection: Connection) -> None:
+        for call in list(self._calls.pop(connection, ())):
+            call.cancel()
+        if connection.key is not None and self._current.get(connection.key) is connection:
+            del self._current[connection.key]
+            if self._open:
+                self.step(Disconnected(*connection.key))
+
+    def _called(self, connection: Connection, message: Dict[str, Any]) -> None:
+        number, name = message.pop("id", None), message.pop("call", None)
+        if not isinstance(number, int) or not isinstance(name, str):
+            raise ProtocolError("a call without a number and a name")
+        calls = self._calls.setdefault(connection, set())
+        if len(calls) >= CALLS_AT_ONCE:
+            raise ProtocolError(f"more than {CALLS_AT_ONCE} calls at once")
+        try:
+            result = self._call(name, message)
+            if inspect.isawaitable(result):
+                call = asyncio.ensure_future(result)
+                calls.add(call)
+                call.add_done_callback(calls.discard)
+                call.add_done_callback(lambda done: self._finished(connection, number, done))
+                return
+        except Exception as error:
+            connection.send(_refusal(number, error))
+            return
+        connection.send(_reply(number, result))
+
+    def _call(self, name: str, params: Dict[str, Any]) -> object:
+        function = self._control.get(name)
+        if function is None:
+            raise PetctlError(f"the coordinator knows no call {name[:40]!r}: is it of an older version of petctl?")
+        try:
+            inspect.signature(function).bind(**params)
+        except TypeError as error:
+            raise PetctlError(f"the call {name!r} does not fit the coordinator's: {error}") from None
+        return function(**params)
+
+    def _finished(self, connection: Connection, number: int, call: asyncio.Future[Any]) -> None:
+        if call.cancelled():
+            connection.send(_refusal(number, PetctlError("the call was given up: the coordinator is closing")))
+            return
+        error = call.exception()
+        if isinstance(error, Exception):
+            connection.send(_refusal(number, error))
+        elif error is None:
+            connection.send(_reply(number, call.result()))
+
+
+def _reply(number: int, result: object) -> bytes:
+    try:
+        frame = encode_frame({"id": number, "ok": result})
+    except (TypeError, ValueError, RecursionError) as error:
+        return _refusal(number, error)
+    if len(frame) > COORDINATOR_LIMIT:
+        return _refusal(number, PetctlError(f"the answer is too long: {len(frame)} bytes"))
+    return frame
+
+
+def _refusal(number: int, error: Exception) -> bytes:
+    if isinstance(error, PetctlError):
+        return encode_frame({"id": number, "error": str(error), "code": error.code})
+    log.error("petctl's own fault in a call of the command line", exc_info=error)
+    return encode_frame({"id": number, "error": f"petctl's own fault: {type(error).__name__}: {error}", "code": 70})

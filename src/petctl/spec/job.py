@@ -1,0 +1,207 @@
+"""The Job: the one model of what to run, whatever the cluster. Made from a file, from the command line or from Python.
+
+    Job(script="train.py", args=["--lr", 0.1], nodes="1:3", procs=2, max_time="2h")
+
+Every way leads through `__post_init__`, which turns what people write into what the model holds and reports everything
+that is wrong at once; so `msgspec.structs.replace(job, nodes="2:4")` is checked too. A job holds names of secrets,
+never values. Where a job runs, and what became of it, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import field
+from msgspec.structs import force_setattr
+
+from petctl.spec import values
+from petctl.spec.command import KINDS, Command, command_from
+from petctl.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.spec.quantities import parse_bytes, parse_duration
+from petctl.spec.size import Size, parse_size
+
+LAUNCHERS = ("elastic", "torchrun")
+COMMAND_FIELDS = (*KINDS, "args")
+
+
+class Rendezvous(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """How nodes are gathered into rounds and how their loss is noticed; all in seconds."""
+
+    join_timeout: float = 600.0  # give up when fewer than the least nodes have joined for so long
+    last_call: float = 0.0  # with enough nodes joined, wait so long for more
+    resize_interval: float = 30.0  # arrivals nobody asked for are gathered for so long
+    silence: float = 5.0  # a node not heard of for so long is lost
+    fence_after: float = 60.0  # a node without a coordinator for so long stops its workers
+
+    def __post_init__(self) -> None:
+        problems = _convert_fields(self, _RENDEZVOUS)
+        if not problems and self.fence_after < self.silence:
+            problems.append(Problem(("fence_after",), f"must not be shorter than silence ({self.silence:g} s)"))
+        if problems:
+            raise FieldError(problems)
+
+
+class _FriendlyCall(msgspec.StructMeta):
+    """Lets Job(script=..., args=...) say the command in the words of a job file."""
+
+    def __call__(cls, **fields: Any) -> Any:
+        forms = {name: fields.pop(name) for name in COMMAND_FIELDS if name in fields}
+        unknown = [name for name in fields if name not in cls.__struct_fields__]
+        problems = [unknown_field(name, FIELDS) for name in unknown]
+        if any(value is not None for value in forms.values()):
+            if fields.get("command") is not None:
+                problems.append(Problem(("command",), f"a second command beside {next(iter(forms))!r}; keep one"))
+            else:
+                # Left for __post_init__, which reports its problems together with those of the other fields.
+                fields["command"] = forms
+        if problems:
+            raise FieldError(problems)
+        # None is how Python code says "not given".
+        return super().__call__(**{name: value for name, value in fields.items() if value is not None})
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, metaclass=_FriendlyCall):
+    """What to run, on how many nodes, and how long to keep trying."""
+
+    command: Command = None  # type: ignore[assignment]  # required; __post_init__ says so in words
+    name: str = ""  # empty: derived from the command
+    nodes: Size = Size(1, 1, 1)
+    procs: str = "1"  # per node: a number, "cpu", "gpu" or "auto"
+    gpus: int = 0  # nominal, per node; only the local cluster divides them
+    launcher: str = "elastic"
+    python: str = ""  # empty: the cluster's rule
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)  # environment name -> name of the secret
+    prepare: str = ""  # shell line, once per node before its first workers
+    restarts: int = 3
+    grace: float = 30.0
+    max_time: float = 0.0  # 0: no limit
+    priority: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    experiment: str = ""
+    workspace: str = ""
+    cluster: str = ""
+    cwd: str = ""  # empty: the submitter's directory
+    listen: str = "127.0.0.1"
+    log_cap: int = 1 << 30  # bytes on disk per stream of a worker
+    rendezvous: Rendezvous = field(default_factory=Rendezvous)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            command: Command | Sequence[str] | str | None = None,
+            script: str | PathLike[str] | None = None,
+            module: str | None = None,
+            program: Sequence[object] | str | None = None,
+            shell: str | None = None,
+            args: Sequence[object] | str | None = None,
+            name: str | None = None,
+            nodes: Size | str | int | None = None,
+            procs: str | int | None = None,
+            gpus: int | None = None,
+            launcher: str | None = None,
+            python: str | PathLike[str] | None = None,
+            env: Mapping[str, object] | None = None,
+            secrets: Mapping[str, str] | None = None,
+            prepare: str | None = None,
+            restarts: int | None = None,
+            grace: float | str | None = None,
+            max_time: float | str | None = None,
+            priority: int | None = None,
+            labels: Mapping[str, object] | None = None,
+            experiment: str | None = None,
+            workspace: str | None = None,
+            cluster: str | None = None,
+            cwd: str | PathLike[str] | None = None,
+            listen: str | None = None,
+            log_cap: int | str | None = None,
+            rendezvous: Rendezvous | Mapping[str, object] | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        problems = _convert_fields(self, _JOB)
+        if not problems:
+            both = sorted(set(self.env) & set(self.secrets))
+            problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
+        if problems:
+            raise FieldError(problems)
+
+
+FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + COMMAND_FIELDS
+RENDEZVOUS_FIELDS = Rendezvous.__struct_fields__
+
+
+def _rendezvous(value: object) -> Rendezvous:
+    if isinstance(value, Rendezvous):
+        return value
+    if not isinstance(value, Mapping):
+        raise wrong(f"expected a mapping with {', '.join(RENDEZVOUS_FIELDS)}, got {shown(value)}")
+    problems = [unknown_field(str(name), RENDEZVOUS_FIELDS) for name in value if name not in RENDEZVOUS_FIELDS]
+    try:
+        known = {name: value[name] for name in RENDEZVOUS_FIELDS if value.get(name) is not None}
+        timing = Rendezvous(**known)
+    except FieldError as error:
+        raise FieldError([*problems, *error.problems]) from None
+    if problems:
+        raise FieldError(problems)
+    return timing
+
+
+def _above_zero(convert: Callable[[object], float]) -> Callable[[object], float]:
+    def positive(value: object) -> float:
+        amount = convert(value)
+        if amount == 0:
+            raise wrong("must be above zero")
+        return amount
+
+    return positive
+
+
+_JOB: dict[str, Callable[[object], object]] = {
+    "command": command_from,
+    "name": values.job_name,
+    "nodes": parse_size,
+    "procs": values.procs,
+    "gpus": values.whole(0),
+    "launcher": values.one_of(*LAUNCHERS),
+    "python": values.single_line,
+    "env": values.text_mapping(values.ENVIRONMENT_NAMES, values.text),
+    "secrets": values.text_mapping(values.ENVIRONMENT_NAMES, values.secret_name),
+    "prepare": values.text,
+    "restarts": values.whole(0),
+    "grace": parse_duration,
+    "max_time": parse_duration,
+    "priority": values.whole(-(2**31)),
+    "labels": values.text_mapping(values.LABEL_NAMES, values.text),
+    "experiment": values.single_line,
+    "workspace": values.single_line,
+    "cluster": values.single_line,
+    "cwd": values.text,
+    "listen": values.host,
+    "log_cap": _above_zero(parse_bytes),
+    "rendezvous": _rendezvous,
+}
+_RENDEZVOUS: dict[str, Callable[[object], object]] = {
+    "join_timeout": _above_zero(parse_duration),
+    "last_call": parse_duration,
+    "resize_interval": parse_duration,
+    "silence": _above_zero(parse_duration),
+    "fence_after": _above_zero(parse_duration),
+}
+
+
+def _convert_fields(struct: msgspec.Struct, converters: Mapping[str, Callable[[object], object]]) -> list[Problem]:
+    """Replaces each field by its converted value; returns every problem instead of stopping at the first."""
+    problems: list[Problem] = []
+    for name, convert in converters.items():
+        try:
+            force_setattr(struct, name, convert(getattr(struct, name)))
+        except FieldError as error:
+            own = () if name == "command" else (name,)  # its problems name script, args and so on themselves
+            problems += [problem.under(*own) for problem in error.problems]
+    return problems

@@ -1,0 +1,99 @@
+"""A petctl of its own for every test: own home, own directory, and no job left behind, however the test ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+SOURCE = Path(__file__).parents[3] / "src"
+PATIENCE = 60
+
+
+class Petctl:
+    """The command line, as a shell would run it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.home = directory / "home"
+        program = directory / "bin" / "petctl"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m petctl "$@"\n')
+        program.chmod(0o755)
+        self.environment = {
+            **os.environ,
+            "PETCTL_HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(directory / "config"),
+            "PYTHONPATH": str(SOURCE),
+            "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        }
+        self.argv = [sys.executable, "-m", "petctl"]
+
+    def __call__(self, *words: str, stdin: str = "", code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Runs one command to its end and checks its exit code."""
+        done = subprocess.run(
+            [*self.argv, *words],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            cwd=self.directory,
+            env=self.environment,
+        )
+        if code is not None:
+            assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def json(self, *words: str, code: int | None = 0) -> Any:
+        """The one document that a command prints with -o json."""
+        return json.loads(self(*words, "-o", "json", code=code).stdout)
+
+    def script(self, name: str, text: str) -> str:
+        """A script in the directory in which petctl runs."""
+        (self.directory / name).write_text(text)
+        return name
+
+    def submit(self, *words: str) -> str:
+        """A job's id."""
+        return self("submit", "-q", *words).stdout.strip()
+
+    def follow_until(self, job: str, text: str) -> None:
+        """Returns once the job has printed the text."""
+        with subprocess.Popen(
+            [*self.argv, "logs", "-f", job],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.directory,
+            env=self.environment,
+        ) as process:
+            assert process.stdout is not None
+            try:
+                seen = []
+                for line in process.stdout:
+                    seen.append(line)
+                    if text in line:
+                        return
+                raise AssertionError(f"{text!r} was not printed, but: {''.join(seen)}")
+            finally:
+                process.kill()
+
+    def clean_up(self) -> None:
+        """Ends and removes every job; their processes are gone when it returns."""
+        jobs = self("list", "-q", code=None).stdout.split()
+        if jobs:
+            self("rm", "--force", *jobs, code=None)
+
+
+@pytest.fixture
+def petctl(tmp_path: Path) -> Iterator[Petctl]:
+    program = Petctl(tmp_path)
+    try:
+        yield program
+    finally:
+        program.clean_up()

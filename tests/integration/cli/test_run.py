@@ -1,0 +1,171 @@
+"""`petctl run` as a user meets it: output, exit codes, root cause, Ctrl-C, a reader that goes away."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from .conftest import PATIENCE, Petctl
+
+HELLO = "import os, sys\nprint('hello from', os.environ['RANK'], *sys.argv[1:], flush=True)\n"
+WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITS
+
+
+def test_one_worker_prints_as_if_it_ran_here(petctl: Petctl) -> None:
+    done = petctl("run", "-q", petctl.script("hello.py", HELLO), "--lr", "0.1", "a b", "-n", "5")
+    assert done.stdout == "hello from 0 --lr 0.1 a b -n 5\n"
+    assert done.stderr == ""
+
+
+def test_several_workers_lines_carry_their_rank(petctl: Petctl) -> None:
+    done = petctl("run", "-n", "2", "--procs", "2", petctl.script("hello.py", HELLO))
+    assert sorted(done.stdout.splitlines()) == [f"[{rank}] hello from {rank}" for rank in range(4)]
+    assert "succeeded" in done.stderr
+
+
+def test_a_workers_stderr_is_on_stderr(petctl: Petctl) -> None:
+    done = petctl("run", "-q", "--shell", "echo out; echo problem >&2")
+    assert (done.stdout, done.stderr) == ("out\n", "problem\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [("exit 3", 3), ("kill -KILL $$", 137), ("kill -SEGV $$", 139)],
+)
+def test_the_workers_exit_code_is_petctls(petctl: Petctl, line: str, code: int) -> None:
+    petctl("run", "--restarts", "0", "--shell", line, code=code)
+
+
+def test_over_the_time_limit(petctl: Petctl) -> None:
+    done = petctl("run", "--max-time", "1s", "--grace", "1s", petctl.script("waits.py", WAITS), code=124)
+    assert "time limit" in done.stderr
+
+
+def test_a_failure_names_its_root_cause_and_the_next_command(petctl: Petctl) -> None:
+    script = petctl.script("fails.py", "import os\nif os.environ['RANK'] == '1':\n    raise ValueError('boom')\n")
+    done = petctl("run", "-n", "2", "--restarts", "0", script, code=1)
+    assert "rank 1 on node" in done.stderr
+    assert "ValueError: boom" in done.stderr
+    assert "next: petctl logs fails-" in done.stderr
+    assert "--rank 1" in done.stderr
+
+
+def test_json_is_the_one_document_on_stdout(petctl: Petctl) -> None:
+    status = petctl.json("run", "--name", "named", "--shell", "echo x")
+    assert (status["state"], status["exit_code"]) == ("succeeded", 0)
+    assert status["id"].startswith("named-")
+
+
+def test_a_reader_that_goes_away_leaves_the_job_running(petctl: Petctl) -> None:
+    script = petctl.script(
+        "talks.py", "import time\nwhile True:\n    print('line', flush=True)\n    time.sleep(0.05)\n"
+    )
+    process = subprocess.Popen(
+        [*petctl.argv, "run", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=petctl.directory,
+        env=petctl.environment,
+    )
+    try:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == b"line\n"
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 141
+        assert b"goes on" in process.stderr.read()
+        (job,) = petctl.json("list")
+        assert job["state"] == "running"
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+class Terminal:
+    """petctl on a pseudo terminal, with somebody at the keyboard."""
+
+    def __init__(self, petctl: Petctl, *words: str) -> None:
+        self.pid, self.keyboard = pty.fork()
+        if self.pid == 0:
+            os.chdir(petctl.directory)
+            os.execve(petctl.argv[0], [*petctl.argv, *words], {**petctl.environment, "TERM": "xterm"})
+        self.screen = b""
+        self._status: int | None = None
+
+    def until(self, text: bytes) -> None:
+        """Reads until the text has appeared."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.screen:
+            assert self._read(deadline), f"the terminal closed without {text!r}: {self.screen!r}"
+
+    def press_control_c(self) -> None:
+        os.write(self.keyboard, b"\x03")
+
+    def exit_code(self) -> int:
+        """Reads to the end; the exit code as a shell would say it."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def close(self) -> None:
+        if self._status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.keyboard)
+
+    def _read(self, deadline: float) -> bool:
+        left = deadline - time.monotonic()
+        assert left > 0 and select.select([self.keyboard], [], [], left)[0], f"nothing more on: {self.screen!r}"
+        try:
+            data = os.read(self.keyboard, 65536)
+        except OSError:  # EIO: the other side is closed
+            return False
+        self.screen += data
+        return bool(data)
+
+
+def test_control_c_cancels_and_follows_to_the_end(petctl: Petctl) -> None:
+    terminal = Terminal(petctl, "run", petctl.script("waits.py", WAITS))
+    try:
+        terminal.until(b"ready")
+        terminal.press_control_c()
+        assert terminal.exit_code() == 130
+        assert b"press Ctrl-C again to kill" in terminal.screen
+        assert b"cancelled" in terminal.screen
+    finally:
+        terminal.close()
+    (job,) = petctl.json("list")
+    assert job["state"] == "cancelled"
+
+
+def test_control_c_twice_kills(petctl: Petctl) -> None:
+    terminal = Terminal(petctl, "run", "--grace", "10m", petctl.script("stubborn.py", STUBBORN))
+    try:
+        terminal.until(b"ready")
+        terminal.press_control_c()
+        terminal.until(b"press Ctrl-C again to kill")
+        terminal.press_control_c()
+        assert terminal.exit_code() == 130
+    finally:
+        terminal.close()
+    (job,) = petctl.json("list")
+    assert job["state"] == "cancelled"
+
+
+def test_the_terminal_shows_a_status_line(petctl: Petctl) -> None:
+    terminal = Terminal(petctl, "run", "--name", "shown", petctl.script("waits.py", WAITS))
+    try:
+        terminal.until(b"1/1 nodes")
+        terminal.press_control_c()
+        assert terminal.exit_code() == 130
+    finally:
+        terminal.close()

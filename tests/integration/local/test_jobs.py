@@ -1,0 +1,211 @@
+"""Whole jobs on this machine, undisturbed: they run, end with the right code, scale, queue, and can be ended."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+
+import petctl
+from petctl.errors import NotFound, UsageError
+from petctl.jobs import get, list_jobs, render
+from petctl.jobs.secrets import set_secret
+from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
+
+
+def test_two_nodes_say_hello(stage: Stage) -> None:
+    stage.finish()
+    handle = stage.start(nodes=2, procs=2)
+    lines = list(handle.logs(follow=True))
+    status = handle.wait(20)
+    assert (status.state, status.exit_code, status.final) == ("succeeded", 0, True)
+    assert sorted(line.text for line in lines) == [b"rank %d of 4 in round 1\n" % rank for rank in range(4)]
+    assert {(line.rank, line.node) for line in lines} == {(0, "0"), (1, "0"), (2, "1"), (3, "1")}
+    assert [(past.number, past.nodes, past.world_size) for past in status.rounds] == [(1, ["0", "1"], 4)]
+    assert "no snapshot" in status.code
+    assert str(stage.path) in status.code
+    assert not processes_of(job_path(handle))
+
+
+def test_the_exit_code_of_a_worker_is_the_jobs(stage: Stage) -> None:
+    status = stage.start("exit", "7", restarts=0).wait(20)
+    assert (status.state, status.exit_code) == ("failed", 7)
+    assert status.error is not None
+    assert (status.error.rank, status.error.node, status.error.code) == (0, "0", 7)
+
+
+def test_a_worker_that_always_fails_uses_up_the_restarts(stage: Stage) -> None:
+    status = stage.start("fail", nodes=2, restarts=2).wait(30)
+    assert (status.state, status.exit_code, status.spent, len(status.rounds)) == ("failed", 1, 2, 3)
+    assert status.error is not None
+    assert status.error.rank == 0
+    assert "out of luck" in status.error.traceback
+
+
+def test_scale_up_and_down(stage: Stage) -> None:
+    handle = stage.start(nodes="1:1:3")
+    first = stage.running(1)
+    assert "3" in handle.scale(3)
+    second = stage.running(3, after=first)
+    handle.scale(2)
+    third = stage.running(2, after=second)
+    eventually(lambda: [node.name for node in handle.status().nodes] == ["0", "1"], "two nodes in the status")
+    assert handle.status().size.wanted == 2
+    with pytest.raises(UsageError, match="1 to 3"):
+        handle.scale(4)
+    stage.finish()
+    status = handle.wait(20)
+    assert (status.state, status.spent) == ("succeeded", 0)
+    assert [past.number for past in status.rounds] == [first, second, third]
+
+
+def test_cancel_lets_workers_go(stage: Stage) -> None:
+    handle = stage.start(nodes=2)
+    number = stage.running(2)
+    pids = [mark.pid for mark in stage.marks(number)]
+    handle.cancel()
+    status = handle.wait(20)
+    assert (status.state, status.exit_code) == ("cancelled", 130)
+    assert not any(exists(pid) for pid in pids)
+    assert handle.cancel() == "has ended already"
+
+
+def test_kill_does_not_wait_for_the_grace(stage: Stage) -> None:
+    handle = stage.start("stubborn", grace=300)
+    stage.running(1)
+    handle.cancel(kill=True)
+    assert handle.wait(10).state == "cancelled"
+
+
+def test_a_job_over_its_time_ends_with_124(stage: Stage) -> None:
+    handle = stage.start(max_time=1)
+    stage.running(1)
+    status = handle.wait(20)
+    assert (status.state, status.exit_code) == ("failed", 124)
+    assert "time limit" in status.sentence
+
+
+def test_jobs_wait_in_line_for_slots(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 2}}\n")
+    first = stage.start(nodes=2)
+    stage.running(2)
+    second = stage.start(nodes=2)
+    third = stage.start(nodes=1)
+    urgent = stage.start(nodes=1, priority=5)
+    for job in (second, third, urgent):
+        eventually(lambda job=job: job.status().state == "queued", f"{job.id} in the queue")
+    eventually(
+        lambda: third.status().sentence == "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free", "the third's place"
+    )
+    third.cancel()
+    assert third.wait(10).sentence == "cancelled while it was queued"
+    stage.finish()
+    done = [job.wait(30) for job in (first, urgent, second)]
+    assert [status.state for status in done] == ["succeeded"] * 3
+    starts = [status.started or 0.0 for status in done]
+    assert starts == sorted(starts)
+    with pytest.raises(UsageError, match="2 node slots"):
+        stage.start(nodes=3)
+
+
+def test_an_elastic_job_starts_small_and_grows_when_slots_are_free(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 3}}\n")
+    blocker = petctl.submit(petctl.Job(shell="trap 'exit 0' TERM; sleep 100 & wait", nodes=2, grace=1))
+    eventually(lambda: blocker.status().state == "running", "the other job running")
+    handle = stage.start(nodes="1:3")
+    first = stage.running(1)
+    assert "1 of 3 nodes have slots" in handle.status().sentence
+    blocker.cancel()
+    stage.running(3, after=first)
+    stage.finish()
+    assert handle.wait(20).state == "succeeded"
+
+
+def test_secrets_reach_the_workers_and_no_file(stage: Stage) -> None:
+    with pytest.raises(NotFound, match="petctl secret set key"):
+        stage.start(secrets={"API_KEY": "key"})
+    set_secret("key", "very-secret-value")
+    job = petctl.Job(shell='printf %s "$API_KEY" | rev > seen', secrets={"API_KEY": "key"}, restarts=0)
+    handle = petctl.submit(job)
+    assert handle.wait(20).state == "succeeded"
+    assert (stage.path / "seen").read_text() == "very-secret-value"[::-1]
+    for path in job_path(handle).rglob("*"):
+        assert not path.is_file() or b"very-secret-value" not in path.read_bytes(), path
+    assert "very-secret-value" not in render(job)
+    assert (stage.path / "home" / "secrets.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_the_users_words_survive(stage: Stage) -> None:
+    words = ["a b", "", "'", '"', "$HOME", "--", "*", "ü\n"]
+    program = ["python3", "-c", "import sys; print(ascii(sys.argv[1:]))", *words]
+    handle = petctl.submit(petctl.Job(program=program))
+    assert [line.text for line in handle.logs(follow=True)] == [f"{words!a}\n".encode()]
+
+
+def test_the_submitters_environment_reaches_the_workers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FROM_SUBMITTER", "here")
+    handle = petctl.submit(petctl.Job(shell='echo "$FROM_SUBMITTER $FROM_JOB $PWD"', env={"FROM_JOB": "there"}))
+    assert [line.text for line in handle.logs(follow=True)] == [f"here there {stage.path}\n".encode()]
+
+
+def test_jobs_are_listed_found_and_removed(stage: Stage) -> None:
+    stage.finish()
+    handle = stage.start(name="alpha")
+    other = stage.start(name="beta")
+    handle.wait(20)
+    other.wait(20)
+    (stage.path / "finish").unlink()
+    long = stage.start(name="gamma")
+    with pytest.raises(UsageError, match="has not ended"):
+        long.remove()
+    assert [status.name for status in list_jobs()] == ["gamma", "beta", "alpha"]
+    assert get("alph").id == get(handle.id[-4:]).id == handle.id
+    for damage in ("", "not a database"):
+        (stage.path / "home" / "registry.db").write_text(damage)
+        assert len(list_jobs()) == 3
+    handle.remove()
+    long.remove(force=True)
+    assert [status.name for status in list_jobs()] == ["beta"]
+    with pytest.raises(NotFound):
+        get(handle.id)
+
+
+def test_exec_forward_and_token(stage: Stage) -> None:
+    handle = stage.start(nodes=2)
+    stage.running(2)
+    command = 'echo "$PETCTL_JOB_ID $PETCTL_NODE $PWD" > said; exit 3'
+    assert handle.exec(["sh", "-c", command], node="1") == 3
+    assert (stage.path / "said").read_text() == f"{handle.id} 1 {stage.path}\n"
+    with pytest.raises(NotFound, match="its nodes: 0, 1"):
+        handle.exec(["true"], node="9")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=lambda: server.accept()[0].sendall(b"hello"), daemon=True).start()
+        with handle.forward(server.getsockname()[1]) as port, socket.create_connection(("127.0.0.1", port), 5) as peer:
+            assert peer.recv(5) == b"hello"
+    path = stage.path / "join.json"
+    handle.token(path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["job"] == handle.id
+    with pytest.raises(UsageError, match="--listen"):
+        handle.token(path, address="10.0.0.1")
+
+
+def test_events_tell_the_story(stage: Stage) -> None:
+    stage.finish()
+    handle = stage.start()
+    kinds = [event["kind"] for event in handle.events(follow=True)]
+    assert kinds[0] == "started"
+    assert kinds[-1] == "closing"
+    assert {"node", "joined", "round", "running"} <= set(kinds)
+
+
+def test_logs_can_be_narrowed(stage: Stage) -> None:
+    stage.finish()
+    handle = stage.start(nodes=2)
+    handle.wait(20)
+    assert [line.rank for line in handle.logs(rank=1)] == [1]
+    assert [line.rank for line in handle.logs(node="0")] == [0]
+    assert not list(handle.logs(round=2))
+    assert len(list(handle.logs(tail=1))) == 2

@@ -1,0 +1,168 @@
+"""Everything in a job can be killed -9, and the job goes on; and when everything is killed at once, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+import petctl
+from petctl.jobs import JobHandle, list_jobs
+from tests.integration.local.conftest import (
+    Stage,
+    children,
+    eventually,
+    exists,
+    job_path,
+    processes_of,
+    supervisor_pid,
+)
+
+
+def guardian(handle: JobHandle, node: str) -> int:
+    return next(row.pid for row in handle.status().nodes if row.name == node)
+
+
+def test_a_killed_worker_costs_one_restart(stage: Stage) -> None:
+    handle = stage.start(nodes=2)
+    first = stage.running(2)
+    os.kill(stage.marks(first)[0].pid, signal.SIGKILL)
+    stage.running(2, after=first)
+    stage.finish()
+    status = handle.wait(20)
+    assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 1, 2)
+    assert status.rounds[1].seconds_lost > 0
+
+
+@pytest.mark.parametrize("who", ["agent", "guardian"])
+@pytest.mark.parametrize("node", ["0", "1"])
+def test_a_killed_node_is_replaced_and_not_charged(stage: Stage, who: str, node: str) -> None:
+    handle = stage.start(nodes=2)
+    first = stage.running(2)
+    old = next(mark.pid for mark in stage.marks(first) if mark.node == node)
+    top = guardian(handle, node)
+    os.kill(top if who == "guardian" else children(top)[0], signal.SIGKILL)
+    stage.running(2, after=first)
+    assert not exists(old)
+    assert not exists(top)
+    row = next(row for row in handle.status().nodes if row.name == node)
+    assert row.restarts == 1
+    stage.finish()
+    status = handle.wait(20)
+    assert (status.state, status.spent) == ("succeeded", 0)
+
+
+def test_a_job_with_a_lost_node_goes_on_below_its_wanted_size(stage: Stage) -> None:
+    handle = stage.start(nodes="1:2")
+    first = stage.running(2)
+    os.kill(guardian(handle, "1"), signal.SIGKILL)
+    after = eventually(lambda: [mark for mark in stage.marks() if mark.round > first], "a next round")
+    assert after[0].world in (1, 2)
+    stage.finish()
+    assert handle.wait(20).state == "succeeded"
+
+
+def test_a_killed_supervisor_comes_back_and_touches_nobody(stage: Stage) -> None:
+    handle = stage.start(nodes=2)
+    number = stage.running(2)
+    before = stage.marks()
+    old = supervisor_pid(handle)
+    os.kill(old, signal.SIGKILL)
+    eventually(lambda: supervisor_pid(handle) != old, "a new supervisor", timeout=3)
+    eventually(lambda: handle.status().epoch == 2 and handle.status().state == "running", "it in charge")
+    stage.goes_on(number, 2)
+    assert stage.marks() == before
+    status = handle.status()
+    assert [past.number for past in status.rounds] == [number]
+    assert [node.name for node in status.nodes] == ["0", "1"]
+
+    os.kill(guardian(handle, "0"), signal.SIGKILL)  # the new one can do all that the old one could
+    stage.running(2, after=number)
+    stage.finish()
+    status = handle.wait(20)
+    assert (status.state, status.spent) == ("succeeded", 0)
+    assert not processes_of(job_path(handle))
+
+
+def test_a_wish_survives_the_supervisor(stage: Stage) -> None:
+    handle = stage.start(nodes="1:1:2")
+    first = stage.running(1)
+    handle.scale(2)
+    second = stage.running(2, after=first)
+    os.kill(supervisor_pid(handle), signal.SIGKILL)
+    assert "1" in handle.scale(1)
+    stage.running(1, after=second)
+    os.kill(supervisor_pid(handle), signal.SIGKILL)
+    handle.cancel()
+    assert handle.wait(20).state == "cancelled"
+
+
+def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage) -> None:
+    handle = stage.start(nodes=2)
+    stage.running(2)
+    path = job_path(handle)
+    found = processes_of(path)
+    assert len(found) == 7  # supervisor, 2 guardians, 2 agents, 2 workers
+    # Those that would bring others back go first; a worker is left for the sweep.
+    marked = {mark.pid for mark in stage.marks()}
+    spared = max(marked)
+    for pid in sorted(found, key=lambda pid: pid in marked):
+        if pid != spared:
+            os.kill(pid, signal.SIGKILL)
+    status = handle.wait(20)
+    assert (status.state, status.exit_code) == ("lost", 70)
+    assert "killed" in status.sentence
+    assert not processes_of(path)
+    assert [job.state for job in list_jobs()] == ["lost"]
+
+
+def test_a_job_whose_supervisor_never_started_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("petctl.clusters.local.cluster._start_detached", lambda argv, log: None)
+    handle = petctl.submit(petctl.Job(shell="true"))
+    assert handle.status().state == "pending"
+    status = handle.wait(20)
+    assert status.state == "lost"
+    assert "never started" in status.sentence
+
+
+def test_a_queued_job_whose_supervisor_is_killed_is_lost_and_frees_its_place(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 1}}\n")
+    first = stage.start()
+    stage.running(1)
+    second = stage.start()
+    eventually(lambda: second.status().state == "queued", "the second in the queue")
+    third = stage.start()
+    eventually(lambda: third.status().state == "queued", "the third in the queue")
+    for pid in processes_of(job_path(second)):
+        os.kill(pid, signal.SIGKILL)
+    stage.finish()
+    assert first.wait(20).state == "succeeded"
+    assert third.wait(30).state == "succeeded"
+    assert second.wait(10).state == "lost"
+
+
+def test_a_silent_node_is_put_down_and_replaced(stage: Stage) -> None:
+    handle = stage.start(nodes=2, rendezvous={"silence": 1, "fence_after": 60})
+    first = stage.running(2)
+    top = guardian(handle, "1")
+    agent = children(top)[0]
+    os.kill(agent, signal.SIGSTOP)
+    stage.running(2, after=first)
+    assert not exists(top)
+    assert not exists(agent)
+    stage.finish()
+    assert handle.wait(20).state == "succeeded"
+
+
+def test_a_draft_of_a_killed_submitter_is_not_a_job(stage: Stage) -> None:
+    jobs = stage.path / "home" / "jobs"
+    draft = jobs / ".new-0123456789ab"
+    draft.mkdir(parents=True)
+    os.utime(draft, (0, 0))
+    assert list_jobs() == []
+    stage.finish()
+    stage.start().wait(20)
+    assert not draft.exists()
+    assert [path for path in Path(jobs).iterdir() if path.name.startswith(".")] == []

@@ -1,0 +1,130 @@
+"""What the tests of the coordinator share: a loop with a deadline, a scripted machine, raw peers."""
+
+import asyncio
+import functools
+import socket
+import threading
+
+from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.joinfile import JoinFile
+from petctl.rendezvous.messages import Header, Report, encode
+from petctl.rendezvous.wire import PLAIN, FrameReader, PeerProof, encode_frame
+
+TOKEN = "5ec7e7" * 4
+WITHIN = 20.0
+
+
+def in_loop(test):
+    """Runs an async test in a loop of its own, with a deadline."""
+
+    @functools.wraps(test)
+    def run(**fixtures):
+        asyncio.run(asyncio.wait_for(test(**fixtures), WITHIN))
+
+    return run
+
+
+class ScriptedMachine:
+    """Has the machine's interface; writes down what it is told and answers with what it was given."""
+
+    def __init__(self):
+        self.log = []  # events, and "settle" for each decision
+        self.effects = []  # of the next settle
+        self.until = None
+        self.changed = asyncio.Event()
+
+    def step(self, event, now):
+        self.log.append(event)
+        self.changed.set()
+
+    def settle(self, now):
+        self.log.append("settle")
+        self.changed.set()
+        effects, self.effects = self.effects, []
+        if self.until is not None and now >= self.until:
+            self.until = None
+        return effects
+
+    def deadline(self):
+        return self.until
+
+    def status(self):
+        return {"phase": "scripted"}
+
+    def of(self, kind):
+        return [entry for entry in self.log if isinstance(entry, kind)]
+
+    async def until_true(self, condition):
+        """Waits for the machine to be told something that makes `condition` true."""
+        while not condition():
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Served:
+    """A coordinator on loopback for as long as the block lasts."""
+
+    def __init__(self, machine, **options):
+        self.effects, self.recorded = [], []
+        options = {"record": self.recorded.append, "on_effect": self.effects.append, "welcome": {"task": 1}, **options}
+        self.server = CoordinatorServer(machine, TOKEN, **options)
+
+    async def __aenter__(self):
+        self.host, self.port = await self.server.listen("127.0.0.1", 0)
+        self.join = JoinFile("job", TOKEN, "", {"address": f"{self.host}:{self.port}"})
+        return self
+
+    async def __aexit__(self, *error):
+        self.server.close()
+
+    async def blocking(self, work, *arguments, **named):
+        """A blocking peer needs a thread of its own while the coordinator's loop turns."""
+        return await asyncio.get_running_loop().run_in_executor(None, functools.partial(work, *arguments, **named))
+
+
+class RawPeer:
+    """A peer by plain sockets, for what no well-behaved client would do. Blocking."""
+
+    def __init__(self, served, token=TOKEN, role="agent"):
+        self.socket = socket.create_connection((served.host, served.port), WITHIN)
+        self.reader, self.messages, self.token, self.role = FrameReader(1 << 22), [], token, role
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.socket.close()
+
+    def receive(self):
+        while not self.messages:
+            data = self.socket.recv(1 << 16)
+            if not data:
+                return None
+            self.messages += self.reader.feed(data)
+        return self.messages.pop(0)
+
+    def introduce(self):
+        proof = PeerProof(self.token, self.role, PLAIN)
+        self.send(proof.hello(self.receive()))
+        return self.receive()
+
+    def send(self, message):
+        self.socket.sendall(encode_frame(message))
+
+    def until_dropped(self):
+        """True once the coordinator has ended the connection."""
+        try:
+            while self.receive() is not None:
+                pass
+        except ConnectionError:
+            pass
+        return True
+
+
+def report_of(node="0", incarnation="a", number=1, **fields):
+    return {"report": encode(Report(node, incarnation, number, 1, "127.0.0.1", Header(), **fields))}
+
+
+def hold_up(seconds):
+    """Keeps the calling thread, and so its loop, from doing anything else."""
+    threading.Event().wait(seconds)

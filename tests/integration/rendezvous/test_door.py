@@ -1,0 +1,209 @@
+"""Who is let in, and what becomes of those who are not."""
+
+import asyncio
+import json
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+
+from petctl.errors import AuthError, InternalError, Unreachable
+from petctl.rendezvous import client, listener
+from petctl.rendezvous.client import AgentLink, ControlLink
+from petctl.rendezvous.joinfile import JoinFile, write_join_file
+from petctl.rendezvous.machine import Disconnected, Reported
+from petctl.rendezvous.wire import CoordinatorProof, encode_frame
+
+from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop, report_of
+
+
+def wrong(served):
+    return JoinFile("job", "another token", "", served.join.locator)
+
+
+@in_loop
+async def test_a_wrong_token_is_an_auth_error_on_both_links():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        with pytest.raises(AuthError, match="refused this join file's token"):
+            await AgentLink(wrong(served)).connect()
+        with pytest.raises(AuthError, match="refused this join file's token"):
+            await served.blocking(ControlLink(wrong(served)).connect)
+        assert served.server.dropped == 2
+        assert not machine.of(Reported)
+
+
+@in_loop
+async def test_a_coordinator_that_cannot_prove_itself_is_an_auth_error():
+    async def impostor(reader, writer):
+        writer.write(encode_frame(CoordinatorProof("guess", "plain").greeting()))
+        await reader.read(4096)
+        writer.write(encode_frame({"proof": "0" * 64, "welcome": {"task": "rm -rf"}}))
+
+    server = await asyncio.start_server(impostor, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(AuthError, match="not the one this join file is for"):
+        await AgentLink(JoinFile("job", TOKEN, "", {"address": f"127.0.0.1:{port}"})).connect()
+    server.close()
+
+
+@in_loop
+async def test_nobody_there_or_somebody_else_is_unreachable(tmp_path):
+    async def other_program(reader, writer):
+        writer.write(b"SSH-2.0-OpenSSH_9.6\r\n" * 4)
+
+    server = await asyncio.start_server(other_program, "127.0.0.1", 0)
+    other = server.sockets[0].getsockname()[1]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        places = [{"address": f"127.0.0.1:{other}"}, {"address": f"127.0.0.1:{unused.getsockname()[1]}"}]
+        places += [{"file": str(tmp_path / "missing")}, {"dns": "nobody.invalid:80"}, {"url": "http://127.0.0.1:1/"}]
+        for place in places:
+            join = JoinFile("job", TOKEN, "", place)
+            with pytest.raises(Unreachable):
+                await AgentLink(join).connect()
+            with pytest.raises(Unreachable):
+                await asyncio.get_running_loop().run_in_executor(None, ControlLink(join).connect)
+    server.close()
+
+
+@in_loop
+async def test_silence_instead_of_a_greeting_is_unreachable(monkeypatch):
+    monkeypatch.setattr(client, "CONNECT_WITHIN", 0.2)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        join = JoinFile("job", TOKEN, "", {"address": f"127.0.0.1:{silent.getsockname()[1]}"})
+        with pytest.raises(Unreachable, match="answered within"):
+            await AgentLink(join).connect()
+
+
+@in_loop
+async def test_a_link_connects_again_to_wherever_the_locator_points(tmp_path):
+    place = tmp_path / "coordinator.json"
+    link = AgentLink(JoinFile("job", TOKEN, "", {"file": str(place)}))
+    for _ in range(2):
+        async with Served(ScriptedMachine()) as served:
+            place.write_text(json.dumps({"address": f"127.0.0.1:{served.port}"}))
+            assert await link.connect() == {"task": 1}
+        with pytest.raises(Unreachable):
+            await link.receive()
+    link.send({"report": {}})  # lost, without an error
+    link.close()
+    with pytest.raises(Unreachable, match="not connected"):
+        await link.receive()
+
+
+@in_loop
+async def test_frames_beyond_4_kib_are_refused_until_the_proof_holds():
+    async with Served(ScriptedMachine()) as served:
+        with RawPeer(served) as peer:
+            peer.socket.sendall(struct.pack(">I", 4097))
+            assert await served.blocking(peer.until_dropped)
+        with RawPeer(served, role="control") as peer:
+            await served.blocking(peer.introduce)
+            peer.send({"id": 1, "call": "status", "padding": "x" * 100_000})
+            assert "does not fit" in (await served.blocking(peer.receive))["error"]
+            peer.socket.sendall(struct.pack(">I", (1 << 20) + 1))
+            assert await served.blocking(peer.until_dropped)
+
+
+@in_loop
+async def test_whoever_does_not_prove_itself_in_time_is_dropped(monkeypatch):
+    monkeypatch.setattr(listener, "PROOF_WITHIN", 0.2)
+    async with Served(ScriptedMachine()) as served:
+        with RawPeer(served) as slow, RawPeer(served) as proven:
+            await served.blocking(proven.introduce)
+            slow.socket.sendall(b"\x00\x00")
+            assert await served.blocking(slow.until_dropped)
+            proven.send(report_of())
+            assert served.server.dropped == 1
+
+
+@in_loop
+async def test_strangers_cannot_keep_the_places_of_newcomers(monkeypatch):
+    monkeypatch.setattr(listener, "UNPROVEN_AT_ONCE", 16)
+    async with Served(ScriptedMachine()) as served:
+        strangers = [await served.blocking(RawPeer, served) for _ in range(50)]
+        link = AgentLink(served.join)
+        assert await link.connect() == {"task": 1}
+        assert served.server.dropped >= 34
+        for stranger in strangers:
+            stranger.socket.close()
+        link.close()
+
+
+@in_loop
+async def test_an_agents_nonsense_ends_its_connection_and_nothing_else():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        honest = AgentLink(served.join)
+        await honest.connect()
+        for nonsense in ({}, {"report": 7}, {"report": {"node": "1"}}, {"order": {}}):
+            with RawPeer(served) as peer:
+                await served.blocking(peer.introduce)
+                peer.send(nonsense)
+                assert await served.blocking(peer.until_dropped)
+        assert not machine.of(Reported)
+        honest.send(report_of())
+        await machine.until_true(lambda: machine.of(Reported))
+        honest.close()
+
+
+@in_loop
+async def test_a_connection_reports_for_one_node_only():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        with RawPeer(served) as peer:
+            await served.blocking(peer.introduce)
+            peer.send(report_of("0"))
+            peer.send(report_of("1"))
+            assert await served.blocking(peer.until_dropped)
+        await machine.until_true(lambda: machine.of(Disconnected))
+        assert [fact.report.node for fact in machine.of(Reported)] == ["0"]
+
+
+@in_loop
+async def test_a_peer_that_does_not_read_is_dropped():
+    async with Served(ScriptedMachine(), control={"much": lambda: "x" * (1 << 20)}) as served:
+        with RawPeer(served, role="control") as peer:
+            await served.blocking(peer.introduce)
+            try:
+                for number in range(200):
+                    await served.blocking(peer.send, {"id": number, "call": "much"})
+            except ConnectionError:
+                pass
+            assert await served.blocking(peer.until_dropped)
+            assert served.server.dropped == 1
+
+
+@in_loop
+async def test_a_flood_of_hostile_peers_is_one_line_in_the_log(caplog):
+    async with Served(ScriptedMachine()) as served:
+        for _ in range(100):
+            with RawPeer(served) as peer:
+                peer.socket.sendall(b"\xff" * 8)
+                await served.blocking(peer.until_dropped)
+        assert served.server.dropped == 100
+        assert 1 <= len([r for r in caplog.records if "dropped a connection" in r.message]) <= 10
+
+
+@in_loop
+async def test_off_loopback_only_with_tls():
+    served = Served(ScriptedMachine())
+    with pytest.raises(InternalError, match="needs a certificate"):
+        await served.server.listen("0.0.0.0", 0)
+
+
+def test_the_command_line_does_not_pay_for_asyncio_or_ssl(tmp_path):
+    write_join_file(tmp_path / "j", JoinFile("job", TOKEN, "", {"address": "127.0.0.1:1"}))
+    program = (
+        "import sys; from petctl.rendezvous.client import ControlLink; "
+        "from petctl.rendezvous.joinfile import read_join_file\n"
+        "try: ControlLink(read_join_file(sys.argv[1])).call('status')\n"
+        "except Exception as error: print(type(error).__name__, 'asyncio' in sys.modules, 'ssl' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", program, tmp_path / "j"], capture_output=True, text=True, timeout=30)
+    assert run.stdout.split() == ["Unreachable", "False", "False"], run.stderr

@@ -1,0 +1,223 @@
+"""The driver round the machine: what it tells the machine and when, and how it carries out what the machine wants."""
+
+import asyncio
+
+import pytest
+
+from petctl.errors import PetctlError, Unreachable, UsageError
+from petctl.rendezvous.client import AgentLink, ControlLink
+from petctl.rendezvous.machine import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
+from petctl.rendezvous.messages import Header, Order, Outcome
+
+from .harness import RawPeer, ScriptedMachine, Served, hold_up, in_loop, report_of
+
+
+async def joined(served, **fields):
+    link = AgentLink(served.join)
+    assert await link.connect() == {"task": 1}
+    link.send(report_of(**fields))
+    return link
+
+
+@in_loop
+async def test_a_report_reaches_the_machine_and_an_order_the_node():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        link = await joined(served)
+        await machine.until_true(lambda: machine.of(Reported))
+        machine.effects = [Tell("0", "a", Order(Header(epoch=3), sentence="wait")), Tell("9", "x", Order(Header()))]
+        served.server.step(Expect(("1",)))
+        assert (await link.receive())["order"] == {"header": {"epoch": 3}, "sentence": "wait"}
+        link.close()
+
+
+@in_loop
+async def test_facts_of_one_turn_make_one_decision():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        await machine.until_true(lambda: "settle" in machine.log)
+        machine.log.clear()
+        for number in range(100):
+            served.server.step(Expect((str(number),)))
+        await machine.until_true(lambda: "settle" in machine.log)
+        assert machine.log.count("settle") == 1
+        assert len(machine.of(Expect)) == 100
+
+
+@in_loop
+async def test_a_closed_connection_is_told_at_once():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        link = await joined(served)
+        await machine.until_true(lambda: machine.of(Reported))
+        link.close()
+        await machine.until_true(lambda: machine.of(Disconnected))
+        assert machine.of(Disconnected) == [Disconnected("0", "a")]
+
+
+@in_loop
+async def test_a_newer_connection_of_a_node_replaces_the_older_without_a_loss():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        older = await joined(served)
+        newer = await joined(served, number=2)
+        with pytest.raises(Unreachable):
+            await older.receive()
+        await machine.until_true(lambda: len(machine.of(Reported)) == 2)
+        machine.effects = [Tell("0", "a", Order(Header(epoch=1)))]
+        served.server.step(Expect(("1",)))
+        await newer.receive()
+        assert not machine.of(Disconnected)
+        newer.close()
+        await machine.until_true(lambda: machine.of(Disconnected))
+
+
+@in_loop
+async def test_what_has_arrived_is_read_before_anybody_is_expired():
+    machine = ScriptedMachine()
+    loop = asyncio.get_running_loop()
+    async with Served(machine) as served:
+        with RawPeer(served) as peer:
+            await served.blocking(peer.introduce)
+            machine.until = loop.time() + 0.1
+            # Due in the same turn as the machine's deadline, just before it: the report comes in after that turn has
+            # looked at the sockets, which is the worst moment.
+            loop.call_at(machine.until - 0.01, peer.send, report_of())
+            served.server.step(Expect(("0",)))
+            await machine.until_true(lambda: machine.log[-2:] == [Expect(("0",)), "settle"])
+            machine.log.clear()
+            hold_up(0.2)
+            await machine.until_true(lambda: "settle" in machine.log)
+            assert machine.log.index("settle") > machine.log.index(machine.of(Reported)[0])
+
+
+@in_loop
+async def test_its_own_lateness_is_told_before_the_next_decision():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        served.server.step(Expect(("0",)))
+        await machine.until_true(lambda: "settle" in machine.log)
+        machine.log.clear()
+        hold_up(1.5)
+        await machine.until_true(lambda: "settle" in machine.log)
+        assert isinstance(machine.log[0], Late)
+        assert 0.5 < machine.log[0].seconds < 10
+        assert len(machine.of(Late)) == 1
+
+
+@in_loop
+async def test_the_deadline_of_the_machine_makes_it_decide():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        machine.until = asyncio.get_running_loop().time() + 0.1
+        served.server.step(Expect(("0",)))
+        await machine.until_true(lambda: machine.until is None)
+        assert machine.log.count("settle") == 2
+
+
+@in_loop
+async def test_a_machine_that_fails_does_not_end_the_coordinator(caplog):
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        settle, machine.settle = machine.settle, lambda now: 1 / 0
+        served.server.step(Expect(("0",)))
+        with ControlLink(served.join) as link:
+            assert await served.blocking(link.call, "status") == {"phase": "scripted"}
+        machine.settle = settle
+        await machine.until_true(lambda: "settle" in machine.log)
+    assert "could not decide" in caplog.text
+
+
+@in_loop
+async def test_an_outcome_is_recorded_before_the_machine_hears_of_it():
+    machine, outcome = ScriptedMachine(), Outcome("succeeded", 0, "all workers ended well")
+    attempts = []
+
+    def record(what):
+        attempts.append(what)
+        assert not machine.of(Recorded)
+        if len(attempts) < 3:
+            raise OSError(28, "No space left on device")
+
+    async with Served(machine, record=record) as served:
+        machine.effects = [Record(outcome)]
+        served.server.step(Expect(("0",)))
+        await machine.until_true(lambda: machine.of(Recorded))
+        assert attempts == [outcome] * 3
+        assert machine.of(Recorded) == [Recorded(None)]
+
+
+@in_loop
+async def test_an_older_record_is_handed_back():
+    machine, older = ScriptedMachine(), Outcome("cancelled", 130, "cancelled")
+    async with Served(machine, record=lambda outcome: older) as served:
+        machine.effects = [Record(Outcome("succeeded", 0, "well"))]
+        served.server.step(Expect(("0",)))
+        await machine.until_true(lambda: machine.of(Recorded))
+        assert machine.of(Recorded) == [Recorded(older)]
+
+
+@in_loop
+async def test_other_effects_go_to_the_cluster_which_may_answer_with_facts():
+    machine = ScriptedMachine()
+    lost, event = Lost("0", "a", "its connection closed"), Event("lost", "node 0 is gone", {})
+
+    def on_effect(effect):
+        served.effects.append(effect)
+        if effect is lost:
+            served.server.step(Expect(("0",), 1.0))
+
+    served = Served(machine, on_effect=on_effect)
+    async with served:
+        machine.effects = [lost, event]
+        served.server.step(Expect(("9",)))
+        await machine.until_true(lambda: machine.log[-2:] == [Expect(("0",), 1.0), "settle"])
+        assert served.effects == [lost, event]
+
+
+@in_loop
+async def test_control_calls():
+    gate = asyncio.Event()
+
+    async def slow(word):
+        await gate.wait()
+        return word
+
+    def refuse(wanted):
+        raise UsageError(f"{wanted} is more than 3")
+
+    control = {"double": lambda number: 2 * number, "slow": slow, "refuse": refuse, "fault": lambda: 1 / 0}
+    control["unspeakable"] = object
+    async with Served(ScriptedMachine(), control=control) as served:
+        with ControlLink(served.join) as link:
+
+            async def refused(name, **params):
+                with pytest.raises(PetctlError) as raised:
+                    await served.blocking(link.call, name, **params)
+                return raised.value.code, str(raised.value)
+
+            assert await served.blocking(link.call, "status") == {"phase": "scripted"}
+            assert await served.blocking(link.call, "double", number=21) == 42
+            assert await refused("refuse", wanted=7) == (2, "7 is more than 3")
+            assert (await refused("fault"))[0] == 70
+            assert (await refused("unspeakable"))[0] == 70
+            assert "knows no call 'nothing'" in (await refused("nothing"))[1]
+            assert "does not fit" in (await refused("double", numbers=1))[1]
+            waiting = asyncio.ensure_future(served.blocking(link.call, "slow", word="late"))
+            with ControlLink(served.join) as other:  # a slow call holds up nobody else
+                assert await served.blocking(other.call, "double", number=1) == 2
+            gate.set()
+            assert await waiting == "late"
+
+
+@in_loop
+async def test_a_call_that_takes_too_long_is_given_up_and_its_connection_with_it():
+    async def never():
+        await asyncio.get_running_loop().create_future()
+
+    async with Served(ScriptedMachine(), control={"never": never}) as served:
+        link = ControlLink(served.join)
+        with pytest.raises(Unreachable, match="did not answer"):
+            await served.blocking(link.call, "never", timeout=0.1)
+        assert await served.blocking(link.call, "status") == {"phase": "scripted"}
+        link.close()

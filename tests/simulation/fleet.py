@@ -1,0 +1,371 @@
+"""A whole job in one thread: coordinators, nodes and their workers, over the real machines and a simulated world.
+
+Workers are a model: the ranks of a round step together while all of them run and can reach each other; when the goal is
+reached they end; when a peer is gone they may fail. The backend is a counter for epochs and one slot for the outcome.
+`check` (invariants.py) is called at every start of workers and every commit; it raises `Violation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import ModuleType
+
+from petctl.rendezvous import machine as real_machine
+from petctl.rendezvous import member as real_member
+from petctl.rendezvous import messages as m
+from tests.simulation.invariants import Checks
+from tests.simulation.world import Connection, World
+
+STEP = 0.5  # seconds of one training step
+
+
+@dataclass
+class Backend:
+    """What survives everything: the epoch counter and the outcome."""
+
+    epoch: int = 0
+    outcome: m.Outcome | None = None
+
+    def next_epoch(self) -> int:
+        self.epoch += 1
+        return self.epoch
+
+    def record(self, outcome: m.Outcome) -> m.Outcome:
+        """First come, first kept."""
+        self.outcome = self.outcome or outcome
+        return self.outcome
+
+
+@dataclass
+class Workers:
+    """The worker processes of one node."""
+
+    epoch: int
+    round: int
+    place: m.Place
+    ended: bool = False  # all local ranks ended well
+    failed: bool = False
+
+    @property
+    def id(self) -> tuple[int, int]:
+        return (self.epoch, self.round)
+
+
+@dataclass
+class Options:
+    config: real_machine.Config
+    nodes: int = 3
+    grace: float = 2.0
+    fence_after: float = 8.0
+    majority: bool = False  # epochs from the members instead of the backend
+    goal: int = 0  # steps until the workers end; 0: never
+    consequence: float = 0.8  # chance that a broken peer group fails within a step
+    machines: tuple[ModuleType, ModuleType] = field(default=(real_machine, real_member))
+
+
+class Coordinator:
+    """A coordinator process."""
+
+    def __init__(self, fleet: Fleet, name: str, fresh: bool) -> None:
+        self.fleet, self.name, self.alive, self.paused_until = fleet, name, True, 0.0
+        options, world = fleet.options, fleet.world
+        outcome = fleet.backend.outcome
+        epoch = None if options.majority and not fresh else fleet.backend.next_epoch()
+        self.machine = fleet.machine.Coordinator(
+            options.config, world.now, leader=name, epoch=epoch, fresh=fresh, outcome=outcome
+        )
+        self.connections: dict[tuple[str, str], Connection] = {}
+        self.wake_at: float | None = None
+        self.crash_after_tells: int | None = None
+        self.settle()
+
+    def accept(self, connection: Connection) -> None:
+        key: list[tuple[str, str]] = []
+
+        def receive(message: object) -> None:
+            if not self.alive:
+                return
+            if message is None:
+                if key and self.connections.get(key[0]) is connection:
+                    del self.connections[key[0]]
+                    self.step(self.fleet.machine.Disconnected(*key[0]))
+                return
+            report = m.decode_report(message)
+            key[:] = [(report.node, report.incarnation)]
+            self.connections[key[0]] = connection
+            self.step(self.fleet.machine.Reported(report))
+
+        connection.coordinator_end = receive
+
+    def step(self, event: object) -> None:
+        if self.fleet.world.now < self.paused_until:
+            self.fleet.world.at(self.paused_until - self.fleet.world.now, lambda: self.step(event))
+        elif self.alive:
+            self.machine.step(event, self.fleet.world.now)
+            self.settle()
+
+    def settle(self) -> None:
+        world = self.fleet.world
+        if not self.alive or world.now < self.paused_until:
+            return
+        before = self.machine.phase
+        for effect in self.machine.settle(world.now):
+            if not self.alive:
+                return
+            self.fleet.trace(self, effect)
+            if isinstance(effect, self.fleet.machine.Tell):
+                self.tell(effect)
+            elif isinstance(effect, self.fleet.machine.Record):
+                outcome = effect.outcome
+                world.at(world.latency(), lambda o=outcome: self.record(o))  # type: ignore[misc]
+            elif isinstance(effect, self.fleet.machine.Lost):
+                self.fleet.on_lost(effect.node)
+        if self.machine.phase == real_machine.RUNNING and before != real_machine.RUNNING:
+            self.fleet.checks.committed(self)
+        due = self.machine.deadline()
+        if due is not None and (self.wake_at is None or due < self.wake_at or self.wake_at <= world.now):
+            self.wake_at = due
+            world.at(max(0.0, due - world.now), self.wake)
+
+    def wake(self) -> None:
+        if self.wake_at is not None and self.wake_at <= self.fleet.world.now:
+            self.wake_at = None
+            self.settle()
+
+    def tell(self, effect: real_machine.Tell) -> None:
+        connection = self.connections.get((effect.node, effect.incarnation))
+        if connection is not None:
+            self.fleet.messages += 1
+            connection.to_node(m.encode(effect.order))
+        if self.crash_after_tells is not None:
+            self.crash_after_tells -= 1
+            if self.crash_after_tells < 0:
+                self.crash()
+
+    def record(self, outcome: m.Outcome) -> None:
+        if self.alive:
+            self.step(self.fleet.machine.Recorded(self.fleet.backend.record(outcome)))
+
+    def pause(self, seconds: float) -> None:
+        """The process is starved for so long; then its driver says that it was late."""
+        self.paused_until = self.fleet.world.now + seconds
+        self.fleet.world.at(seconds, lambda: self.step(self.fleet.machine.Late(seconds)))
+
+    def crash(self) -> None:
+        self.alive = False
+        for connection in self.connections.values():
+            connection.close("coordinator_end")
+
+
+class Node:
+    """A node: its agent's machine and its workers."""
+
+    def __init__(self, fleet: Fleet, name: str) -> None:
+        self.fleet, self.name, self.up = fleet, name, True
+        self.slow = 1.0
+        fleet.incarnations += 1
+        self.incarnation = f"i{fleet.incarnations}"
+        options = fleet.options
+        self.member = fleet.member.Member(
+            name,
+            self.incarnation,
+            procs=1 + fleet.world.random.randrange(2) if fleet.chaotic else 2,
+            address=f"host-{name}",
+            now=fleet.world.now,
+            grace=options.grace,
+            silence=options.config.silence,
+            fence_after=options.fence_after,
+        )
+        self.workers: Workers | None = None
+        self.connection: Connection | None = None
+        self.connecting = False
+        self.wake_at: float | None = None
+        self.stop_number = 0
+        fleet.world.at(fleet.world.latency(), self.connect)
+
+    # -- the agent's driver -------------------------------------------------------------------------------------------
+
+    def step(self, event: object) -> None:
+        if not self.up:
+            return
+        world = self.fleet.world
+        for effect in self.member.step(event, world.now):
+            getattr(self, "_do_" + type(effect).__name__.lower())(effect)
+            if not self.up:
+                return
+        due = self.member.deadline()
+        if due is not None and (self.wake_at is None or due < self.wake_at):
+            self.wake_at = due
+            world.at(max(0.0, due - world.now), self.wake)
+
+    def wake(self) -> None:
+        if self.up and self.wake_at is not None and self.wake_at <= self.fleet.world.now:
+            self.wake_at = None
+            self.step(self.fleet.member.Tick())
+
+    def connect(self) -> None:
+        self.connecting = False
+        if not self.up or self.connection is not None:
+            return
+        world, coordinator = self.fleet.world, self.fleet.located()
+        if coordinator is None or not coordinator.alive or not world.hears(self.name, coordinator.name):
+            self.retry(0.2)
+            return
+        connection = self.connection = Connection(world, self.name, coordinator.name)
+
+        def receive(message: object) -> None:
+            if not self.up or self.connection is not connection:
+                return
+            if message is None:
+                self.connection = None
+                self.step(self.fleet.member.Disconnected())
+                self.retry(0.05)
+            else:
+                self.step(self.fleet.member.Received(m.decode_order(message)))
+
+        connection.node_end = receive
+        coordinator.accept(connection)
+        self.step(self.fleet.member.Connected())
+
+    def retry(self, delay: float) -> None:
+        if not self.connecting:
+            self.connecting = True
+            self.fleet.world.at(delay, self.connect)
+
+    # -- effects ------------------------------------------------------------------------------------------------------
+
+    def _do_send(self, effect: real_member.Send) -> None:
+        if self.connection is not None:
+            self.fleet.messages += 1
+            self.connection.to_coordinator(m.encode(effect.report))
+
+    def _do_start(self, effect: real_member.Start) -> None:
+        self.fleet.checks.starting(self, effect)
+        self.workers = Workers(effect.epoch, effect.round, effect.place)
+
+    def _do_stop(self, effect: real_member.Stop) -> None:
+        self.stop_number += 1
+        number, world = self.stop_number, self.fleet.world
+        took = world.random.uniform(0, effect.grace) * self.slow / 4 if self.fleet.chaotic else 0.01
+
+        def stopped() -> None:
+            if self.up and number == self.stop_number:
+                self.workers = None
+                self.step(self.fleet.member.WorkersStopped())
+
+        world.at(took, stopped)
+
+    def _do_reserve(self, effect: real_member.Reserve) -> None:
+        self.fleet.ports += 1
+        port = 20000 + self.fleet.ports % 40000
+        reserved = self.fleet.member.PortReserved(effect.round, port)
+        self.fleet.world.at(self.fleet.world.latency(), lambda: self.step(reserved))
+
+    def _do_reconnect(self, effect: real_member.Reconnect) -> None:
+        if self.connection is not None:
+            self.connection.close("node_end")
+            self.connection = None
+        self.fleet.world.at(0.0, lambda: self.step(self.fleet.member.Disconnected()))
+        self.retry(0.05)
+
+    def _do_exit(self, effect: real_member.Exit) -> None:
+        self.fleet.exits.append((self.name, effect))
+        self.fleet.checks.exiting(self)
+        self.die()
+
+    # -- what happens to it -------------------------------------------------------------------------------------------
+
+    def die(self) -> None:
+        """The whole node is gone, workers included."""
+        self.up, self.workers = False, None
+        if self.connection is not None:
+            self.connection.close("node_end")
+            self.connection = None
+
+    def fail_worker(self, message: str) -> None:
+        workers = self.workers
+        if self.up and workers is not None and not workers.ended and not workers.failed:
+            workers.failed = True
+            self.fleet.failures.add(workers.id)
+            failure = m.Failure(self.name, workers.place.first_rank, 0, 1, message=message)
+            self.step(self.fleet.member.WorkerFailed(workers.round, failure))
+
+    def end_workers(self) -> None:
+        workers = self.workers
+        if not self.up or workers is None or workers.ended or workers.failed:
+            return
+        random, world = self.fleet.world.random, self.fleet.world
+
+        def ended(last: bool) -> None:
+            if self.up and self.workers is workers and not workers.failed:
+                workers.ended = last
+                self.step(self.fleet.member.WorkerEnded(workers.round, last))
+
+        first, last = sorted((random.uniform(0, 0.5), random.uniform(0, 0.5))) if self.fleet.chaotic else (0.0, 0.01)
+        world.at(first, lambda: ended(False))
+        world.at(last, lambda: ended(True))
+
+
+class Fleet:
+    """All of it."""
+
+    def __init__(self, seed: int, options: Options, chaotic: bool = False) -> None:
+        self.world, self.options, self.chaotic = World(seed), options, chaotic
+        self.machine, self.member = options.machines
+        self.backend = Backend()
+        self.checks = Checks(self)
+        self.coordinators: list[Coordinator] = []
+        self.nodes: dict[str, Node] = {}
+        self.exits: list[tuple[str, real_member.Exit]] = []
+        self.failures: set[tuple[int, int]] = set()
+        self.incarnations = self.ports = self.messages = 0
+        self.progress = 0
+        self.charges = self.refunds = 0
+        self.lines: list[str] = []
+        self.on_lost: Callable[[str], None] = lambda node: None
+        self.world.at(STEP, self.train)
+
+    # -- coordinators -------------------------------------------------------------------------------------------------
+
+    def located(self) -> Coordinator | None:
+        """Where the locator points: the newest."""
+        return self.coordinators[-1] if self.coordinators else None
+
+    def start_coordinator(self) -> Coordinator:
+        coordinator = Coordinator(self, f"c{len(self.coordinators) + 1}", fresh=not self.coordinators)
+        self.coordinators.append(coordinator)
+        return coordinator
+
+    def start_node(self, name: str) -> None:
+        if name not in self.nodes or not self.nodes[name].up:
+            self.nodes[name] = Node(self, name)
+
+    def trace(self, coordinator: Coordinator, effect: object) -> None:
+        if not isinstance(effect, self.machine.Event):
+            return
+        self.charges += effect.kind == "failure"
+        self.refunds += effect.kind == "refund"
+        self.lines.append(f"{self.world.now:8.3f}  {coordinator.name}  {effect.sentence}")
+
+    # -- the model of training ----------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """One step of every round whose ranks all run; the others may notice that a peer is missing."""
+        groups: dict[tuple[int, int], list[Node]] = {}
+        for node in self.nodes.values():
+            if node.up and node.workers is not None:
+                groups.setdefault(node.workers.id, []).append(node)
+        for nodes in groups.values():
+            running = [n for n in nodes if n.workers and not n.workers.failed and n.name not in self.world.isolated]
+            size = nodes[0].workers.place.nodes if nodes[0].workers else 0
+            if len(running) == size:
+                self.progress += 1
+                if self.options.goal and self.progress >= self.options.goal:
+                    for node in running:
+                        node.end_workers()
+            else:
+                for node in nodes:
+                    if self.world.random.random() < self.options.consequence:
+                        node.fail_worker("a peer is gone")
+        self.world.at(STEP, self.train)

@@ -1,0 +1,120 @@
+"""What must be true in every history. Each check raises `Violation` with the sentence of the broken rule.
+
+1. All members of a round agree on its size and ranks, and no two rounds share an (epoch, round).
+2. A connected node never has workers of an older round when a newer one is committed or started.
+3. A node never goes back: its rounds only grow, and no two sets of workers overlap on it.
+4. The budget is never overspent.
+5. What is recorded stays recorded, and nobody opens or continues a round after reading it.
+6. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from petctl.rendezvous import machine as real_machine
+from petctl.rendezvous import member as real_member
+from petctl.rendezvous.messages import Outcome, Place
+
+if TYPE_CHECKING:
+    from tests.simulation.fleet import Coordinator, Fleet, Node
+
+
+class Violation(AssertionError):
+    """A rule of the rendezvous was broken."""
+
+
+class Checks:
+    """Watches a fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+        self.places: dict[tuple[int, int], dict[str, Place]] = {}
+        self.newest: dict[tuple[str, str], tuple[int, int]] = {}
+        self.outcome: Outcome | None = None
+
+    def committed(self, coordinator: Coordinator) -> None:
+        """A coordinator has just decided that a round runs (or goes on)."""
+        machine = coordinator.machine
+        places = {name: place for name, (_, place) in machine.places.items()}
+        config = self.fleet.options.config
+        ranks = sorted(place.rank for place in places.values())
+        if ranks != list(range(len(places))):
+            raise Violation(f"round {machine.round}: ranks {ranks} are not 0..{len(places) - 1}")
+        if not config.min_nodes <= len(places) <= config.max_nodes:
+            raise Violation(f"round {machine.round} has {len(places)} nodes, outside of min and max")
+        expected = 0
+        for name in sorted(places, key=lambda name: places[name].rank):
+            if places[name].first_rank != expected:
+                raise Violation(f"round {machine.round}: node {name} starts at rank {places[name].first_rank}")
+            expected += self.fleet.nodes[name].member.procs if name in self.fleet.nodes else 0
+        for name, known in machine.nodes.items():
+            node = self.fleet.nodes.get(name)
+            if node is None or not known.connected or node.incarnation != known.report.incarnation:
+                continue
+            here = node.connection is not None and node.connection.coordinator == coordinator.name
+            if here and node.up and node.workers is not None and node.workers.round < machine.round:
+                raise Violation(f"round {machine.round} is committed while node {name} runs {node.workers.round}")
+        if machine.spent > config.restarts or machine.spent < 0:
+            raise Violation(f"{machine.spent} failures spent of {config.restarts}")
+        replaced = len(self.fleet.coordinators)
+        if self.fleet.charges - self.fleet.refunds > config.restarts + replaced:
+            raise Violation(f"{self.fleet.charges} failures charged, {self.fleet.refunds} given back")
+
+    def starting(self, node: Node, effect: real_member.Start) -> None:
+        """A node is about to start the workers of a round."""
+        now = (effect.epoch, effect.round)
+        if node.workers is not None:
+            raise Violation(f"node {node.name} starts round {effect.round} over workers of {node.workers.round}")
+        key = (node.name, node.incarnation)
+        if now <= self.newest.get(key, (0, 0)):
+            raise Violation(f"node {node.name} goes back from {self.newest[key]} to {now}")
+        self.newest[key] = now
+        group = self.places.setdefault(now, {})
+        group[node.name] = effect.place
+        facts = {(p.nodes, p.world_size, p.master_addr, p.master_port) for p in group.values()}
+        if len(facts) != 1:
+            raise Violation(f"the members of {now} disagree on its size or master: {sorted(facts)}")
+        if len({place.rank for place in group.values()}) != len(group):
+            raise Violation(f"two members of {now} have the same rank")
+        for other in self.fleet.nodes.values():
+            together = (
+                other is not node
+                and other.up
+                and other.connection is not None
+                and node.connection is not None
+                and other.connection.coordinator == node.connection.coordinator
+                and other.connection.coordinator_end is not None
+            )
+            if not together or other.workers is None or other.workers.round >= effect.round:
+                continue
+            known = self._machine_of(other)
+            if known is not None and other.name in known.nodes and known.nodes[other.name].connected:
+                raise Violation(f"node {node.name} starts {now} while {other.name} runs {other.workers.id}")
+
+    def exiting(self, node: Node) -> None:
+        """A node's agent ends by itself."""
+        if node.workers is not None and not node.workers.ended:
+            raise Violation(f"node {node.name} exits and leaves workers behind")
+
+    def recorded(self) -> None:
+        """Called now and then: the recorded outcome never changes."""
+        outcome = self.fleet.backend.outcome
+        if self.outcome is not None and outcome != self.outcome:
+            raise Violation("the recorded outcome has changed")
+        if self.outcome is not None:
+            for coordinator in self.fleet.coordinators:
+                fresh = coordinator.alive and coordinator.machine.outcome is None
+                if fresh and coordinator.name in self.started_after:
+                    raise Violation(f"{coordinator.name} started after the end and does not know it")
+        elif outcome is not None:
+            self.outcome = outcome
+            self.started_before = {c.name for c in self.fleet.coordinators}
+
+    @property
+    def started_after(self) -> set[str]:
+        return {c.name for c in self.fleet.coordinators} - self.started_before
+
+    def _machine_of(self, node: Node) -> real_machine.Coordinator | None:
+        name = node.connection.coordinator if node.connection is not None else ""
+        return next((c.machine for c in self.fleet.coordinators if c.name == name and c.alive), None)

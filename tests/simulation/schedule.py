@@ -1,0 +1,251 @@
+"""Random histories from a seed: 3 to 16 nodes, at least 200 faults of every kind, then calm, then the job must end well.
+
+    python -m tests.simulation.schedule 42            replays seed 42 and prints its history
+    python -m tests.simulation.schedule --count 1000  runs seeds 0..999
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import replace
+from random import Random
+from types import ModuleType
+
+from petctl.rendezvous import machine as real_machine
+from petctl.rendezvous import member as real_member
+from petctl.rendezvous import messages as m
+from petctl.rendezvous.machine import Config
+from tests.simulation.fleet import Fleet, Options
+from tests.simulation.invariants import Violation
+
+FAULTS = 200
+CALM = 120.0  # virtual seconds in which a healed job must end
+
+
+def options_for(random: Random, machines: tuple[ModuleType, ModuleType]) -> Options:
+    """The job of a history."""
+    nodes = random.randint(3, 16)
+    least = random.choice([1, 2, max(1, nodes // 2), nodes])
+    config = Config(
+        min_nodes=least,
+        max_nodes=nodes,
+        wanted=random.randint(least, nodes),
+        restarts=random.choice([0, 1, 3, 1000, 1000, 1000]),
+        silence=2.0,
+        join_timeout=0,
+        last_call=random.choice([0.0, 0.0, 0.3]),
+        resize_interval=random.choice([0.0, 1.0, 5.0]),
+    )
+    return Options(
+        config,
+        nodes=nodes,
+        grace=random.choice([0.2, 2.0]),
+        fence_after=random.choice([3.0, 8.0]),
+        majority=random.random() < 0.4,
+        consequence=random.choice([0.0, 0.5, 1.0]),
+        goal=random.choice([0, 0, 0, 30]),
+        machines=machines,
+    )
+
+
+class Schedule:
+    """One history."""
+
+    def __init__(self, seed: int, machines: tuple[ModuleType, ModuleType] = (real_machine, real_member)) -> None:
+        self.random = Random(seed)
+        self.options = options_for(self.random, machines)
+        self.fleet = Fleet(seed, self.options, chaotic=True)
+        self.world = self.fleet.world
+        self.world.delay = (0.001, 0.01)
+        self.cancelled = False
+
+    def run(self) -> None:
+        """Raises Violation when a rule is broken."""
+        self.fleet.start_coordinator()
+        for number in range(self.options.nodes):
+            self.fleet.start_node(str(number))
+        for _ in range(FAULTS):
+            self.world.run_until(self.world.now + self.random.expovariate(1 / 0.2))
+            getattr(self, self.random.choice(KINDS))()
+            self.fleet.checks.recorded()
+        self.heal()
+        self.must_end()
+
+    # -- faults --------------------------------------------------------------------------------------------------------
+
+    def pick(self) -> str:
+        return self.random.choice(list(self.fleet.nodes))
+
+    def crash_node(self) -> None:
+        self.fleet.nodes[self.pick()].die()
+
+    def restart_node(self) -> None:
+        name = self.pick()
+        self.fleet.start_node(name)
+        self.expect(name)
+
+    def expect(self, name: str) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None and self.random.random() < 0.5:
+            coordinator.step(self.fleet.machine.Expect((name,), self.random.choice([0.3, 2.0])))
+
+    def fail_worker(self) -> None:
+        self.fleet.nodes[self.pick()].fail_worker("an error of its own")
+
+    def preempt(self) -> None:
+        node = self.fleet.nodes[self.pick()]
+        if node.up:
+            node.step(self.fleet.member.Terminate("preempted"))
+
+    def slow_node(self) -> None:
+        self.fleet.nodes[self.pick()].slow = self.random.choice([1.0, 4.0])
+
+    def isolate(self) -> None:
+        self.world.isolated.add(self.pick())
+
+    def cut(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None:
+            self.world.cuts.add((self.pick(), coordinator.name))
+
+    def heal_one(self) -> None:
+        if self.world.isolated:
+            self.world.isolated.discard(self.random.choice(sorted(self.world.isolated)))
+        if self.world.cuts:
+            self.world.cuts.discard(self.random.choice(sorted(self.world.cuts)))
+
+    def bad_network(self) -> None:
+        self.world.delay = self.random.choice([(0.001, 0.01), (0.001, 0.5), (0.2, 1.0)])
+        self.world.loss = self.random.choice([0.0, 0.0, 0.1, 0.3])
+
+    def crash_coordinator(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None and coordinator.alive:
+            coordinator.crash()
+
+    def crash_coordinator_while_telling(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None:
+            coordinator.crash_after_tells = self.random.randrange(2 * self.options.nodes)
+
+    def replace_coordinator(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is None or not coordinator.alive:
+            self.fleet.start_coordinator()
+
+    def second_coordinator(self) -> None:
+        if len(self.fleet.coordinators) < 40:
+            self.fleet.start_coordinator()
+
+    def starve_coordinator(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None and coordinator.alive:
+            coordinator.pause(self.random.choice([0.5, 3.0]))
+
+    def scale(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None and coordinator.alive:
+            wanted = self.random.randint(self.options.config.min_nodes, self.options.config.max_nodes)
+            coordinator.step(self.fleet.machine.Scale(wanted))
+
+    def release(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None and coordinator.alive:
+            wanted = coordinator.machine.wanted
+            coordinator.step(self.fleet.machine.Scale(wanted, release=(self.pick(),)))
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def heal(self) -> None:
+        """Faults stop: the network is good, one coordinator lives, every node that died is started again."""
+        world, fleet = self.world, self.fleet
+        world.isolated.clear()
+        world.cuts.clear()
+        world.delay, world.loss = (0.001, 0.01), 0.0
+        newest = fleet.located()
+        for coordinator in fleet.coordinators:
+            coordinator.crash_after_tells = None
+            if coordinator.alive and coordinator is not newest:
+                coordinator.crash()
+        if newest is None or not newest.alive:
+            fleet.start_coordinator()
+        for name in sorted(fleet.nodes):
+            fleet.nodes[name].slow = 1.0
+            fleet.start_node(name)
+        fleet.on_lost = lambda name: world.at(0.1, lambda: fleet.start_node(name))
+        fleet.options = replace(fleet.options, goal=fleet.progress + 20)
+
+    def must_end(self) -> None:
+        fleet, config = self.fleet, self.options.config
+        calm = self.world.now
+        while self.world.now < calm + CALM:
+            self.world.run_until(self.world.now + 1.0)
+            fleet.checks.recorded()
+            if fleet.backend.outcome is not None and not any(n.up for n in fleet.nodes.values()):
+                break
+        outcome = fleet.backend.outcome
+        if outcome is None:
+            located = fleet.located()
+            why = located.machine.sentence if located is not None else "no coordinator"
+            raise Violation(f"no progress in {CALM:.0f} s of calm: {why}")
+        if outcome.state == m.ENDED_FAILED and len(fleet.failures) <= config.restarts:
+            raise Violation(f"failed with {len(fleet.failures)} failed rounds of {config.restarts} allowed")
+        self.world.run_until(self.world.now + 15.0)
+        up = [name for name, node in fleet.nodes.items() if node.up]
+        if up:
+            raise Violation(f"nodes {up} are still up after the end")
+
+
+KINDS = [
+    "crash_node",
+    "restart_node",
+    "restart_node",
+    "restart_node",
+    "fail_worker",
+    "preempt",
+    "slow_node",
+    "isolate",
+    "cut",
+    "heal_one",
+    "heal_one",
+    "heal_one",
+    "bad_network",
+    "crash_coordinator",
+    "crash_coordinator_while_telling",
+    "replace_coordinator",
+    "replace_coordinator",
+    "replace_coordinator",
+    "second_coordinator",
+    "starve_coordinator",
+    "scale",
+    "release",
+]
+
+
+def main() -> int:
+    """Replays one seed, or runs many."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("seed", type=int, nargs="?")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--start", type=int, default=0)
+    args = parser.parse_args()
+    seeds = [args.seed] if args.seed is not None else range(args.start, args.start + args.count)
+    broken = 0
+    for seed in seeds:
+        schedule = Schedule(seed)
+        try:
+            schedule.run()
+        except Violation as violation:
+            broken += 1
+            print(f"seed {seed}: {violation}", flush=True)
+        if args.seed is not None:
+            print("\n".join(schedule.fleet.lines))
+        elif seed and seed % 1000 == 0:
+            print(f"{seed} histories, {broken} broken", file=sys.stderr, flush=True)
+    print(f"{len(seeds)} histories, {broken} broken")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,106 @@
+"""Several readers become batches: complete, in order, bounded, and with their errors."""
+
+from __future__ import annotations
+
+import threading
+from typing import Iterator
+
+import pytest
+
+from petctl.cli import funnel as funnel_module
+from petctl.cli.funnel import Funnel
+
+
+def test_every_item_arrives_once_and_in_its_sources_order() -> None:
+    funnel: Funnel[tuple[str, int]] = Funnel()
+    for name in "abc":
+        funnel.add([(name, k) for k in range(30_000)])
+    items = [item for batch in funnel.batches() for item in batch]
+    assert len(items) == 90_000
+    for name in "abc":
+        assert [k for source, k in items if source == name] == list(range(30_000))
+
+
+def test_a_flood_becomes_few_batches() -> None:
+    funnel: Funnel[int] = Funnel()
+    source = range(15_000)
+    funnel._read(source)  # all of it is waiting before the first batch is taken
+    funnel._sources = 1
+    sizes = [len(batch) for batch in funnel.batches()]
+    assert sum(sizes) == 15_000 and len(sizes) <= 4
+
+
+def test_a_single_item_is_not_held_back() -> None:
+    taken = threading.Event()
+
+    def source() -> Iterator[str]:
+        yield "first"
+        assert taken.wait(10)
+        yield "second"
+
+    funnel: Funnel[str] = Funnel()
+    funnel.add(source())
+    batches = funnel.batches()
+    assert next(batches) == ["first"]
+    taken.set()
+    assert [item for batch in batches for item in batch] == ["second"]
+
+
+def test_an_empty_batch_after_the_timeout() -> None:
+    hold = threading.Event()
+
+    def source() -> Iterator[str]:
+        hold.wait(10)
+        yield "late"
+
+    funnel: Funnel[str] = Funnel()
+    funnel.add(source())
+    batches = funnel.batches(timeout=0.01)
+    assert next(batches) == []
+    hold.set()
+    assert "late" in [item for batch in batches for item in batch]
+
+
+def test_a_sources_error_comes_behind_its_items() -> None:
+    def source() -> Iterator[str]:
+        yield "item"
+        raise LookupError("gone")
+
+    funnel: Funnel[str] = Funnel()
+    funnel.add(source())
+    got: list[str] = []
+    with pytest.raises(LookupError):
+        for batch in funnel.batches():
+            got += batch
+    assert got == ["item"]
+
+
+def test_a_source_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(funnel_module, "MOST_WAITING", 10)
+    monkeypatch.setattr(funnel_module, "MOST_AT_ONCE", 5)
+    funnel: Funnel[int] = Funnel()
+    most = 0
+    funnel.add(range(5_000))
+    items: list[int] = []
+    for batch in funnel.batches():
+        most = max(most, funnel._queue.qsize())
+        items += batch
+    assert items == list(range(5_000))
+    assert most <= 12
+
+
+def test_close_lets_a_waiting_source_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(funnel_module, "MOST_WAITING", 10)
+    let_go = threading.Event()
+
+    def source() -> Iterator[int]:
+        try:
+            yield from range(1_000_000)
+        finally:
+            let_go.set()
+
+    funnel: Funnel[int] = Funnel()
+    funnel.add(source())
+    next(funnel.batches())
+    funnel.close()
+    assert let_go.wait(10)

@@ -1,0 +1,104 @@
+"""Help comes at once, for every verb, with examples, and the documentation names every verb and option."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from petctl.cli.group import petctl
+from petctl.cli.verbs import VERBS, overview
+
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "cli.md"
+
+
+def commands() -> dict[str, click.Command]:
+    """Every verb, and the verbs under a verb, by what one types."""
+    found: dict[str, click.Command] = {}
+    with petctl.make_context("petctl", ["list"]) as ctx:
+        for name in VERBS:
+            verb = petctl.get_command(ctx, name)
+            assert verb is not None
+            found[name] = verb
+            if isinstance(verb, click.Group):
+                found |= {f"{name} {under}": command for under, command in verb.commands.items()}
+    return found
+
+
+COMMANDS = commands()
+
+
+def modules_after(*words: str) -> set[str]:
+    """What a fresh interpreter has imported when it has answered these words."""
+    code = (
+        "import sys\ntry:\n    from petctl.cli.main import main\n    main()\n"
+        "finally:\n    print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Usage:" in done.stdout
+    return set(done.stderr.split())
+
+
+def test_first_help_imports_next_to_nothing() -> None:
+    modules = modules_after("--help")
+    ours = {name for name in modules if name.startswith("petctl")}
+    assert ours == {"petctl", "petctl.cli", "petctl.cli.main", "petctl.cli.verbs"}
+    assert not modules & {"click", "rich", "yaml", "msgspec", "asyncio", "sqlite3", "cryptography"}
+
+
+@pytest.mark.parametrize("verb", ["run", "list", "status", "logs"])
+def test_help_of_a_verb_imports_nothing_that_works(verb: str) -> None:
+    modules = modules_after(verb, "--help")
+    assert not modules & {
+        "petctl.spec",
+        "petctl.jobs",
+        "petctl.clusters",
+        "rich",
+        "yaml",
+        "msgspec",
+        "asyncio",
+        "sqlite3",
+    }
+
+
+def test_the_first_page_names_every_verb() -> None:
+    page = overview()
+    assert all(f"\n  {verb}" in page for verb in VERBS)
+    assert all(len(line) <= 80 for line in page.splitlines())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_verb_has_help_with_examples(name: str) -> None:
+    with click.Context(COMMANDS[name], info_name=f"petctl {name}") as ctx:
+        text = COMMANDS[name].get_help(ctx)
+    assert "Examples:\n" in text
+    assert f"petctl {name}" in text.partition("Examples:\n")[2]
+    for parameter in COMMANDS[name].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{name} {parameter.opts} has no help"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_verb_and_option_is_documented(name: str) -> None:
+    page = DOCUMENTATION.read_text()
+    verb = name.split()[0]
+    assert f"\n## petctl {verb}\n" in page
+    section = page.partition(f"\n## petctl {verb}\n")[2].partition("\n## ")[0]
+    assert f"petctl {name}" in section
+    shared = page.partition("\n## Options of a job\n")[2].partition("\n## ")[0]
+    text = section + shared if verb in ("run", "submit", "render") else section
+    for parameter in COMMANDS[name].params:
+        if isinstance(parameter, click.Option):
+            for option in parameter.opts:
+                assert f"`{option}" in text or f", {option}" in text, f"{option} of {name} is not in docs/cli.md"

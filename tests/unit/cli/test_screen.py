@@ -1,0 +1,132 @@
+"""What reaches the terminal or the pipes: bytes as they were, prefixes where they help, one status line."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from petctl.cli.screen import Screen
+
+
+class Line(NamedTuple):
+    round: int
+    rank: int
+    stream: str
+    text: bytes
+    node: str = "0"
+
+
+class Pipe(io.BytesIO):
+    """Keeps what is written; counts the writes."""
+
+    terminal = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self.writes += 1
+        return super().write(data)
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+class Terminal(Pipe):
+    terminal = True
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+    def arrange(kind: type[Pipe]) -> tuple[Pipe, Pipe]:
+        out, err = kind(), kind()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
+        monkeypatch.setattr(sys, "stderr", io.TextIOWrapper(err, write_through=True))
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        return out, err
+
+    return arrange
+
+
+def test_one_workers_bytes_pass_untouched(streams) -> None:  # type: ignore[no-untyped-def]
+    out, err = streams(Pipe)
+    screen = Screen(prefix=False)
+    screen.lines([Line(1, 0, "out", b"a\xff\n"), Line(1, 0, "err", b"warning\n"), Line(1, 0, "out", b"no end")])
+    screen.close()
+    assert out.getvalue() == b"a\xff\nno end"
+    assert err.getvalue() == b"warning\n"
+
+
+def test_several_workers_lines_carry_their_rank(streams) -> None:  # type: ignore[no-untyped-def]
+    out, err = streams(Pipe)
+    screen = Screen(prefix=True)
+    screen.lines([Line(1, 0, "out", b"a\n"), Line(1, 11, "out", b"b\n"), Line(1, 1, "err", b"c\n")])
+    assert out.getvalue() == b"[0] a\n[11] b\n"
+    assert err.getvalue() == b"[1] c\n"
+
+
+def test_two_workers_never_share_a_line(streams) -> None:  # type: ignore[no-untyped-def]
+    out, _ = streams(Pipe)
+    screen = Screen(prefix=True)
+    screen.lines([Line(1, 0, "out", b"10%"), Line(1, 0, "out", b" 20%")])
+    screen.lines([Line(1, 1, "out", b"other\n"), Line(1, 0, "out", b"30%\n")])
+    assert out.getvalue() == b"[0] 10% 20%\n[1] other\n[0] 30%\n"
+
+
+def test_a_text_of_many_lines_is_prefixed_line_by_line(streams) -> None:  # type: ignore[no-untyped-def]
+    out, _ = streams(Pipe)
+    screen = Screen(prefix=True)
+    screen.lines([Line(1, 2, "out", b"a\n\nb\nc"), Line(1, 2, "out", b"d\ne\n")])
+    assert out.getvalue() == b"[2] a\n[2] \n[2] b\n[2] cd\n[2] e\n"
+
+
+def test_a_batch_leaves_in_one_write(streams) -> None:  # type: ignore[no-untyped-def]
+    out, _ = streams(Pipe)
+    Screen(prefix=True).lines([Line(1, k % 4, "out", b"line\n") for k in range(1000)])
+    assert out.writes == 1
+    assert out.getvalue().count(b"\n") == 1000
+
+
+def test_petctls_own_words_go_to_stderr_only_and_quiet_means_none(streams) -> None:  # type: ignore[no-untyped-def]
+    out, err = streams(Pipe)
+    screen = Screen(prefix=False)
+    screen.say("round 2: node 1 was lost")
+    screen.status("never shown on a pipe")
+    assert (out.getvalue(), err.getvalue()) == (b"", b"petctl: round 2: node 1 was lost\n")
+    Screen(prefix=False, quiet=True).say("nothing")
+    assert err.getvalue().count(b"\n") == 1
+
+
+def test_the_status_line_makes_way_for_lines_and_comes_back(streams) -> None:  # type: ignore[no-untyped-def]
+    _, err = streams(Terminal)
+    screen = Screen(prefix=False)
+    screen.status("running")
+    screen.lines([Line(1, 0, "err", b"text\n")])
+    screen.close()
+    plain = err.getvalue().replace(b"\x1b[2mrunning\x1b[0m", b"<status>").replace(b"\r\x1b[2K", b"<erase>")
+    assert plain == b"<status><erase>text\n<status><erase>"
+
+
+def test_the_status_line_never_overwrites_an_unfinished_line(streams) -> None:  # type: ignore[no-untyped-def]
+    _, err = streams(Terminal)
+    screen = Screen(prefix=False)
+    screen.lines([Line(1, 0, "err", b"name? ")])
+    screen.status("running")
+    assert err.getvalue() == b"name? "
+    screen.say("cancelling")
+    assert err.getvalue().startswith(b"name? \n\x1b[2mpetctl: cancelling")
+
+
+def test_colours_only_where_they_are_wanted(streams, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    out, _ = streams(Terminal)
+    Screen(prefix=True).lines([Line(1, 0, "out", b"a\n")])
+    assert out.getvalue() == b"\x1b[36m[0] \x1b[0ma\n"
+    out, _ = streams(Terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    Screen(prefix=True).lines([Line(1, 0, "out", b"a\n")])
+    assert out.getvalue() == b"[0] a\n"

@@ -1,0 +1,140 @@
+"""The words of run, submit and render: which are petctl's, which are the command's, and that those arrive untouched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from petctl.cli.forward import parse_ports
+from petctl.cli.job_options import build_job
+from petctl.cli.run import command as run
+from petctl.errors import UsageError
+from petctl.spec import Job
+
+
+def job_of(*words: str) -> Job:
+    with run.make_context("run", list(words)) as ctx:
+        return build_job(ctx.params)
+
+
+any_word = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+own_words = st.lists(st.one_of(any_word, st.sampled_from(["-n", "5", "--", "--procs", "-d", "--help", "-o", "json"])))
+
+
+@given(own_words)
+def test_the_users_words_survive_behind_a_program(words: list[str]) -> None:
+    job = job_of("-n", "1:3", "--procs", "2", "/bin/program", *words)
+    assert job.command.words == ["/bin/program", *words]
+    assert (job.nodes.min, job.nodes.max, job.procs) == (1, 3, "2")
+
+
+@given(own_words)
+def test_the_users_words_survive_behind_a_separator(words: list[str]) -> None:
+    assert job_of("-n", "2", "--", "/bin/program", *words).command.words == ["/bin/program", *words]
+
+
+@given(own_words.filter(lambda words: words[:1] != ["--"]))
+def test_the_users_words_survive_behind_a_script_and_a_module(words: list[str]) -> None:
+    script, module = job_of("train.py", *words).command, job_of("-m", "package.train", *words).command
+    assert (script.kind, script.words) == ("script", ["train.py", *words])
+    assert (module.kind, module.words) == ("module", ["package.train", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "expected"),
+    [
+        (["train.py", "--lr", "0.1", "-n", "5"], "script", ["train.py", "--lr", "0.1", "-n", "5"]),
+        (["-n", "2", "--", "nvidia-smi"], "program", ["nvidia-smi"]),
+        (["--", "git", "log", "--", "file"], "program", ["git", "log", "--", "file"]),
+        (["train.py", "--", "--lr", "0.1"], "script", ["train.py", "--lr", "0.1"]),
+        (["-m", "package.train", "--", "--lr"], "module", ["package.train", "--lr"]),
+        (["-m", "-n", "2", "package.train", "-x"], "module", ["package.train", "-x"]),
+        (["--shell", "echo $RANK | cat"], "shell", ["echo $RANK | cat"]),
+        (["--", "-odd-program", "x"], "program", ["-odd-program", "x"]),
+    ],
+)
+def test_the_rule_of_the_first_word(words: list[str], kind: str, expected: list[str]) -> None:
+    command = job_of(*words).command
+    assert (command.kind, command.words) == (kind, expected)
+
+
+@pytest.fixture
+def job_file(tmp_path: Path) -> str:
+    path = tmp_path / "job.yaml"
+    path.write_text(
+        "name: mnist\nnodes: 1:3\nscript: train.py\nargs: [--lr, '${lr}']\n"
+        "restarts: 7\nenv: {A: file, B: file}\nlabels: {team: blue}\n"
+    )
+    return str(path)
+
+
+def test_the_command_line_wins_over_the_job_file(job_file: str) -> None:
+    job = job_of("--set", "lr=0.1", "-n", "4", "-e", "A=here", "--label", "k=v", job_file)
+    assert str(job.nodes) == "4"
+    assert job.env == {"A": "here", "B": "file"}
+    assert job.labels == {"team": "blue", "k": "v"}
+    assert (job.name, job.restarts, job.command.words) == ("mnist", 7, ["train.py", "--lr", "0.1"])
+
+
+@pytest.mark.parametrize("separator", [[], ["--"]])
+def test_words_behind_a_job_file_are_appended(job_file: str, separator: list[str]) -> None:
+    job = job_of("--set", "lr=1", job_file, *separator, "--epochs", "3")
+    assert job.command.words == ["train.py", "--lr", "1", "--epochs", "3"]
+
+
+def test_every_option_reaches_its_field() -> None:
+    typed = """
+        -n 1:2:3 --procs cpu -c local --name mnist --prepare true --restarts 9 --grace 2m --max-time 1h
+        --priority -4 --experiment exp --workspace ws --python /usr/bin/python3 --launcher torchrun
+        --gpus 2 --listen 0.0.0.0 --cwd /tmp --secret KEY=wandb --label a=b=c -e X= train.py
+    """
+    job = job_of(*typed.split())
+    assert (str(job.nodes), job.procs, job.cluster, job.name, job.prepare) == ("1:2:3", "cpu", "local", "mnist", "true")
+    assert (job.restarts, job.grace, job.max_time, job.priority) == (9, 120.0, 3600.0, -4)
+    assert (job.experiment, job.workspace, job.python, job.launcher) == ("exp", "ws", "/usr/bin/python3", "torchrun")
+    assert (job.gpus, job.listen, job.cwd) == (2, "0.0.0.0", "/tmp")
+    assert (job.secrets, job.labels, job.env) == ({"KEY": "wandb"}, {"a": "b=c"}, {"X": ""})
+
+
+def test_a_name_alone_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAKEN", "a=b")
+    assert job_of("-e", "TAKEN", "train.py").env == {"TAKEN": "a=b"}
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "what is to be run"),
+        (["--shell", "echo", "x.py"], "not both"),
+        (["-e", "SURELY_NOT_SET", "train.py"], "SURELY_NOT_SET"),
+        (["--secret", "KEY", "train.py"], "--secret KEY"),
+        (["--set", "a=b", "train.py"], "job file"),
+        (["-n", "3:1", "train.py"], "nodes"),
+        (["--procs", "many", "train.py"], "procs"),
+        (["--grace", "soon", "train.py"], "grace"),
+        (["no-such-file.yaml"], "no-such-file.yaml"),
+    ],
+)
+def test_wrong_words_are_named(words: list[str], told: str) -> None:
+    with pytest.raises(UsageError) as error:
+        job_of(*words)
+    assert told in str(error.value)
+
+
+def test_an_unknown_option_is_an_error_before_the_command_only() -> None:
+    with pytest.raises(click.UsageError):
+        job_of("--lr", "0.1", "train.py")
+    assert job_of("train.py", "--lr", "0.1").command.words[1:] == ["--lr", "0.1"]
+
+
+def test_ports() -> None:
+    assert parse_ports("6006") == (6006, 6006)
+    assert parse_ports("8080:6006") == (8080, 6006)
+    assert parse_ports("0:6006") == (0, 6006)
+    for wrong in ("", "x", "1:2:3", "0", "70000", "-1:80"):
+        with pytest.raises(UsageError):
+            parse_ports(wrong)
