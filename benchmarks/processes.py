@@ -106,7 +106,7 @@ def wait_gone(pid: int, timeout: float) -> bool:
     except ProcessLookupError:
         return True
     try:
-        return bool(select.select([descriptor], [], [], timeout)[0])
+        return bool(select.select([descriptor], [], [], max(timeout, 0))[0])
     finally:
         os.close(descriptor)
 

@@ -161,16 +161,30 @@ class PetctlJob(Subject):
 
     def start(self, nodes: str, *options: str, restarts: int = 1000) -> float:
         """Submit the job; the moment before."""
-        begin = time.monotonic()
         words = ["-n", nodes, "--restarts", str(restarts), "--python", self.python, *options]
-        self.call("submit", *words, *self.program)
+        return self._submit(*words, *self.program)
+
+    def job_file(self, **fields: object) -> float:
+        """Submit the job with fields that only a job file can give; the moment before."""
+        path = self.directory / "job.json"
+        script, *arguments = self.program
+        path.write_text(json.dumps({"script": script, "args": arguments, "python": self.python, **fields}))
+        return self._submit(str(path))
+
+    def _submit(self, *words: str) -> float:
+        begin = time.monotonic()
+        self.call("submit", *words)
         self.id = next(path.name for path in (self.home / "jobs").iterdir() if (path / "job.json").exists())
         return begin
+
+    def command(self, *words: str) -> list[str]:
+        """The command line for these words."""
+        return [self.petctl, *words]
 
     def call(self, *words: str, check: bool = True, timeout: float = 60.0) -> subprocess.CompletedProcess[str]:
         """The command line, as a user would type it."""
         done = subprocess.run(
-            [self.petctl, *words],
+            self.command(*words),
             env=self.environment,
             cwd=self.directory,
             stdin=subprocess.DEVNULL,
@@ -221,8 +235,9 @@ class PetctlJob(Subject):
     def close(self) -> None:
         if self.id:
             self.call("cancel", "--kill", self.id, check=False)
+            until = time.monotonic() + 5.0
             for pid in carriers(self.key):
-                wait_gone(pid, 10.0)
+                wait_gone(pid, until - time.monotonic())
 
 
 def _below(pid: int) -> set[int]:

@@ -1,7 +1,7 @@
 """`make demo`: trains on three nodes of this machine, kills one in the middle, and shows what that cost.
 
-The job is examples/ddp; nothing in it knows of the kill. The script follows the loss in the metrics file that the training
-writes, sends SIGKILL to a whole node half way, and in the end draws the loss curve with the moment of the kill in it.
+The job is examples/ddp; nothing in it knows of the kill. The script follows the loss in the metrics file that the
+training writes, sends SIGKILL to a node half way, and at the end draws the loss curve with the moment of the kill.
 """
 
 import argparse
@@ -43,13 +43,13 @@ def wait_for_step(metrics: Path, step: int, job: "subprocess.Popen[bytes]") -> N
             pass
 
 
-def kill_node(home: Path) -> "tuple[int, float]":
-    """The top process of the node dies without a word; everything below it goes with it. Its pid, and when."""
+def kill_node(home: Path) -> float:
+    """The top process of the node dies without a word, and everything below it goes with it. The moment."""
     pid = int(next(home.glob(f"jobs/*/nodes/{VICTIM}/pid")).read_text())
     say(f"killing node {VICTIM} (pid {pid})")
     moment = time.time()
     os.kill(pid, signal.SIGKILL)
-    return pid, moment
+    return moment
 
 
 def curve(metrics: "list[dict[str, float]]", killed_at: float) -> str:
@@ -73,22 +73,22 @@ def curve(metrics: "list[dict[str, float]]", killed_at: float) -> str:
         lines.append(label + cells.rstrip())
     lines.append("       +" + "-" * WIDTH)
     lines.append("        1" + f"step {steps}".rjust(WIDTH - 1))
-    lines.append(" " * max(8 + kill_column - 6, 0) + f"^ node {VICTIM} was killed here, after step {last_before}")
+    lines.append(" " * (8 + kill_column) + f"^ node {VICTIM} was killed at step {last_before}")
     return "\n".join(lines)
 
 
-def cost(metrics: "list[dict[str, float]]", killed_at: float) -> str:
+def cost(metrics: "list[dict[str, float]]", killed_at: float, start_up: float) -> str:
     """What the kill cost: time without a step, and steps that were done twice."""
-    before = [entry for entry in metrics if entry["time"] <= killed_at]
-    after = [entry for entry in metrics if entry["time"] > killed_at]
-    resumed = next(
-        (number for number, entry in enumerate(after) if number and entry["step"] <= after[number - 1]["step"]), 0
+    number = max(
+        (n for n in range(1, len(metrics)) if metrics[n]["time"] > killed_at),
+        key=lambda n: metrics[n]["time"] - metrics[n - 1]["time"],
     )
-    last = max(entry["step"] for entry in before + after[:resumed])
-    first = after[resumed]
+    before, first = metrics[number - 1], metrics[number]
+    repeated = int(before["step"] - first["step"] + 1)
     return (
-        f"{first['time'] - killed_at:.1f} s from the kill to the next step of {first['ranks']:.0f} ranks; "
-        f"{last - first['step'] + 1:.0f} steps repeated from the last checkpoint"
+        f"{first['time'] - killed_at:.1f} s from the kill to the next step of {first['ranks']:.0f} ranks "
+        f"(the start of the job took {start_up:.1f} s), and "
+        f"{repeated} step{' was' if repeated == 1 else 's were'} repeated from the last checkpoint"
     )
 
 
@@ -106,19 +106,19 @@ def main() -> int:
     shutil.rmtree(build, ignore_errors=True)
     build.mkdir(parents=True)
     home, metrics = build / "home", build / "metrics.jsonl"
+    training = ["examples/ddp/train.py", "--steps", str(options.steps), "--step-time", "0.02"]
+    say("petctl run -n 2:3 " + " ".join(training))
     command = [options.petctl, "run", "-n", "2:3", "--name", "demo", "--python", options.torch_python]
-    command += ["examples/ddp/train.py", "--steps", str(options.steps), "--step-time", "0.02"]
-    command += ["--metrics", str(metrics)]
-    shown = ["petctl", *command[1:5], *command[7:9], *command[9:13]]
-    say(" ".join(shown))
+    command += [*training, "--metrics", str(metrics)]
     environment = {**os.environ, "PETCTL_HOME": str(home), "OMP_NUM_THREADS": "1"}
+    started_at = time.time()
     job = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
     try:
-        wait_for_step(metrics, options.steps // 2, job)
+        wait_for_step(metrics, options.steps // 2 + 10, job)  # half way, and half way between two checkpoints
         if job.poll() is not None:
             say(f"the job ended with code {job.returncode} before half of its steps")
             return 1
-        _, killed_at = kill_node(home)
+        killed_at = kill_node(home)
         code = job.wait(100)
     except BaseException:
         subprocess.run([options.petctl, "cancel", "--kill", "demo"], env=environment, check=False)
@@ -129,7 +129,7 @@ def main() -> int:
         return 1
     done = read_metrics(metrics)
     print("\nloss\n" + curve(done, killed_at) + "\n")
-    say(f"the loss of a node cost {cost(done, killed_at)}")
+    say(f"the loss of a node cost {cost(done, killed_at, done[0]['time'] - started_at)}")
     if done[-1]["step"] != options.steps or done[-1]["loss"] > 0.1:
         say(f"but the training ended at step {done[-1]['step']} with loss {done[-1]['loss']:.3f}")
         return 1

@@ -126,6 +126,12 @@ def main() -> int:
     device = join_group()
     try:
         return train(options, device)
+    except RuntimeError as error:
+        if "gloo" not in str(error) and "NCCL" not in str(error):
+            raise
+        # A peer died in the middle of a step. Whoever launched us knows already; one line does for a traceback.
+        print(f"rank {dist.get_rank()} lost a peer: {str(error).partition('. ')[0]}", file=sys.stderr, flush=True)
+        return 1
     finally:
         dist.destroy_process_group()
 

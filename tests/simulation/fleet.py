@@ -7,7 +7,6 @@ reached they end; when a peer is gone they may fail. The backend is a counter fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
 
@@ -119,10 +118,14 @@ class Coordinator:
             elif isinstance(effect, self.fleet.machine.Record):
                 outcome = effect.outcome
                 world.at(world.latency(), lambda o=outcome: self.record(o))  # type: ignore[misc]
-            elif isinstance(effect, self.fleet.machine.Lost):
-                self.fleet.on_lost(effect.node)
+            elif isinstance(effect, self.fleet.machine.Lost) and effect.node in self.fleet.replaced:
+                name = effect.node
+                self.machine.step(self.fleet.machine.Expect((name,), self.fleet.replaced.pop(name)), world.now)
+                world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
         if self.machine.phase == real_machine.RUNNING and before != real_machine.RUNNING:
-            self.fleet.checks.committed(self)
+            self.fleet.checks.running(self, continued=before == real_machine.RECOVERING)
+        if self.machine.phase == real_machine.DEPOSED:
+            return self.crash()
         due = self.machine.deadline()
         if due is not None and (self.wake_at is None or due < self.wake_at or self.wake_at <= world.now):
             self.wake_at = due
@@ -165,7 +168,7 @@ class Node:
         self.fleet, self.name, self.up = fleet, name, True
         self.slow = 1.0
         fleet.incarnations += 1
-        self.incarnation = f"i{fleet.incarnations}"
+        self.incarnation = f"i{fleet.incarnations:06d}"
         options = fleet.options
         self.member = fleet.member.Member(
             name,
@@ -183,6 +186,11 @@ class Node:
         self.wake_at: float | None = None
         self.stop_number = 0
         fleet.world.at(fleet.world.latency(), self.connect)
+
+    @property
+    def live(self) -> Workers | None:
+        """Its workers, as long as there are processes of them."""
+        return self.workers if self.workers is not None and not self.workers.ended else None
 
     # -- the agent's driver -------------------------------------------------------------------------------------------
 
@@ -321,9 +329,9 @@ class Fleet:
         self.failures: set[tuple[int, int]] = set()
         self.incarnations = self.ports = self.messages = 0
         self.progress = 0
+        self.replaced: dict[str, float] = {}  # nodes that the cluster replaces when lost, with its patience
         self.charges = self.refunds = 0
         self.lines: list[str] = []
-        self.on_lost: Callable[[str], None] = lambda node: None
         self.world.at(STEP, self.train)
 
     # -- coordinators -------------------------------------------------------------------------------------------------

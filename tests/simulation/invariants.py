@@ -1,7 +1,7 @@
 """What must be true in every history. Each check raises `Violation` with the sentence of the broken rule.
 
 1. All members of a round agree on its size and ranks, and no two rounds share an (epoch, round).
-2. A connected node never has workers of an older round when a newer one is committed or started.
+2. A connected node never has workers of an older round when a newer one is committed; one that comes later stops them.
 3. A node never goes back: its rounds only grow, and no two sets of workers overlap on it.
 4. The budget is never overspent.
 5. What is recorded stays recorded, and nobody opens or continues a round after reading it.
@@ -29,12 +29,13 @@ class Checks:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
+        self.started_before: set[str] = set()
         self.places: dict[tuple[int, int], dict[str, Place]] = {}
         self.newest: dict[tuple[str, str], tuple[int, int]] = {}
         self.outcome: Outcome | None = None
 
-    def committed(self, coordinator: Coordinator) -> None:
-        """A coordinator has just decided that a round runs (or goes on)."""
+    def running(self, coordinator: Coordinator, continued: bool) -> None:
+        """A coordinator has just decided that a round runs, or goes on (then stragglers may still have to be stopped)."""
         machine = coordinator.machine
         places = {name: place for name, (_, place) in machine.places.items()}
         config = self.fleet.options.config
@@ -47,14 +48,14 @@ class Checks:
         for name in sorted(places, key=lambda name: places[name].rank):
             if places[name].first_rank != expected:
                 raise Violation(f"round {machine.round}: node {name} starts at rank {places[name].first_rank}")
-            expected += self.fleet.nodes[name].member.procs if name in self.fleet.nodes else 0
+            expected += machine.nodes[name].report.procs
         for name, known in machine.nodes.items():
             node = self.fleet.nodes.get(name)
             if node is None or not known.connected or node.incarnation != known.report.incarnation:
                 continue
             here = node.connection is not None and node.connection.coordinator == coordinator.name
-            if here and node.up and node.workers is not None and node.workers.round < machine.round:
-                raise Violation(f"round {machine.round} is committed while node {name} runs {node.workers.round}")
+            if not continued and here and node.up and node.live is not None and node.live.round < machine.round:
+                raise Violation(f"round {machine.round} is committed while node {name} runs {node.live.round}")
         if machine.spent > config.restarts or machine.spent < 0:
             raise Violation(f"{machine.spent} failures spent of {config.restarts}")
         replaced = len(self.fleet.coordinators)
@@ -64,10 +65,11 @@ class Checks:
     def starting(self, node: Node, effect: real_member.Start) -> None:
         """A node is about to start the workers of a round."""
         now = (effect.epoch, effect.round)
-        if node.workers is not None:
-            raise Violation(f"node {node.name} starts round {effect.round} over workers of {node.workers.round}")
+        if node.live is not None:
+            raise Violation(f"node {node.name} starts round {effect.round} over workers of {node.live.round}")
         key = (node.name, node.incarnation)
-        if now <= self.newest.get(key, (0, 0)):
+        before = self.newest.get(key, (0, 0))
+        if now <= before or effect.round <= before[1]:
             raise Violation(f"node {node.name} goes back from {self.newest[key]} to {now}")
         self.newest[key] = now
         group = self.places.setdefault(now, {})
@@ -77,24 +79,10 @@ class Checks:
             raise Violation(f"the members of {now} disagree on its size or master: {sorted(facts)}")
         if len({place.rank for place in group.values()}) != len(group):
             raise Violation(f"two members of {now} have the same rank")
-        for other in self.fleet.nodes.values():
-            together = (
-                other is not node
-                and other.up
-                and other.connection is not None
-                and node.connection is not None
-                and other.connection.coordinator == node.connection.coordinator
-                and other.connection.coordinator_end is not None
-            )
-            if not together or other.workers is None or other.workers.round >= effect.round:
-                continue
-            known = self._machine_of(other)
-            if known is not None and other.name in known.nodes and known.nodes[other.name].connected:
-                raise Violation(f"node {node.name} starts {now} while {other.name} runs {other.workers.id}")
 
     def exiting(self, node: Node) -> None:
         """A node's agent ends by itself."""
-        if node.workers is not None and not node.workers.ended:
+        if node.live is not None:
             raise Violation(f"node {node.name} exits and leaves workers behind")
 
     def recorded(self) -> None:
@@ -115,6 +103,13 @@ class Checks:
     def started_after(self) -> set[str]:
         return {c.name for c in self.fleet.coordinators} - self.started_before
 
-    def _machine_of(self, node: Node) -> real_machine.Coordinator | None:
-        name = node.connection.coordinator if node.connection is not None else ""
-        return next((c.machine for c in self.fleet.coordinators if c.name == name and c.alive), None)
+    def calm(self) -> None:
+        """Called when there has been no fault for long: nobody is in the wrong round."""
+        for coordinator in self.fleet.coordinators:
+            machine = coordinator.machine
+            if not coordinator.alive or machine.phase != real_machine.RUNNING:
+                continue
+            for name, known in machine.nodes.items():
+                node = self.fleet.nodes[name]
+                if known.connected and node.live is not None and node.live.round < machine.round:
+                    raise Violation(f"node {name} still runs {node.live.round} in round {machine.round}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from random import Random
 from types import ModuleType
 
@@ -58,7 +57,7 @@ class Schedule:
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world
         self.world.delay = (0.001, 0.01)
-        self.cancelled = False
+        self.calm = 0.0
 
     def run(self) -> None:
         """Raises Violation when a rule is broken."""
@@ -173,15 +172,31 @@ class Schedule:
         for name in sorted(fleet.nodes):
             fleet.nodes[name].slow = 1.0
             fleet.start_node(name)
-        fleet.on_lost = lambda name: world.at(0.1, lambda: fleet.start_node(name))
-        fleet.options = replace(fleet.options, goal=fleet.progress + 20)
+        fleet.options.goal = fleet.progress + 20
+        self.calm = world.now
+
+    def keep(self) -> None:
+        """What a cluster does in calm: one living coordinator, and every node that is wanted."""
+        fleet, coordinator = self.fleet, self.fleet.located()
+        if coordinator is None or not coordinator.alive:
+            fleet.start_coordinator()
+        elif self.options.majority and not coordinator.machine.owned and self.world.now > self.calm + CALM / 2:
+            # More than half of the last round's members are gone for good: only the backend can tell that they are.
+            self.options.majority = False
+            fleet.backend.epoch = max(c.machine.epoch for c in fleet.coordinators)
+            coordinator.crash()
+        if fleet.backend.outcome is None:
+            for name in sorted(fleet.nodes):
+                fleet.start_node(name)
 
     def must_end(self) -> None:
         fleet, config = self.fleet, self.options.config
-        calm = self.world.now
-        while self.world.now < calm + CALM:
+        while self.world.now < self.calm + CALM:
+            self.keep()
             self.world.run_until(self.world.now + 1.0)
             fleet.checks.recorded()
+            if self.world.now > self.calm + 30:
+                fleet.checks.calm()
             if fleet.backend.outcome is not None and not any(n.up for n in fleet.nodes.values()):
                 break
         outcome = fleet.backend.outcome
@@ -191,7 +206,9 @@ class Schedule:
             raise Violation(f"no progress in {CALM:.0f} s of calm: {why}")
         if outcome.state == m.ENDED_FAILED and len(fleet.failures) <= config.restarts:
             raise Violation(f"failed with {len(fleet.failures)} failed rounds of {config.restarts} allowed")
-        self.world.run_until(self.world.now + 15.0)
+        for _ in range(15):
+            self.keep()
+            self.world.run_until(self.world.now + 1.0)
         up = [name for name, node in fleet.nodes.items() if node.up]
         if up:
             raise Violation(f"nodes {up} are still up after the end")

@@ -187,7 +187,9 @@ class Agent:
     def _broken(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
         """A fault in one of our own callbacks ends the node rather than leave it half alive."""
         error = context.get("exception") or InternalError(str(context.get("message")))
-        if not self._finished.done():
+        if "handle" not in context:
+            self.say(f"{context.get('message')}: {error!r}")
+        elif not self._finished.done():
             self._finished.set_exception(error)
 
     # -- effects out -------------------------------------------------------------------------------------------------

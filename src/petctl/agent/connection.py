@@ -15,7 +15,7 @@ import os
 import random
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from petctl.errors import AuthError, ProtocolError, Unreachable
+from petctl.errors import AuthError, ProtocolError, Unreachable, UsageError
 from petctl.rendezvous.client import AgentLink
 from petctl.rendezvous.joinfile import JoinFile
 
@@ -31,8 +31,12 @@ class Revival:
     """Has a new supervisor started, by at most one node at a time."""
 
     def __init__(self, revive: Mapping[str, Any], spawn: Spawn) -> None:
-        self._argv = [str(word) for word in revive["argv"]]
-        self._lock_path = str(revive["lock"])
+        argv, lock = revive.get("argv"), revive.get("lock")
+        if not isinstance(argv, list) or not argv or not isinstance(lock, str):
+            raise UsageError(
+                "the join file's 'revive' needs an 'argv' and a 'lock'; `petctl token JOB` writes a new one"
+            )
+        self._argv, self._lock_path = [str(word) for word in argv], lock
         self._spawn = spawn
         self._lock = -1
         self._until = 0.0

@@ -36,6 +36,10 @@ class Watcher:
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
+        self._poll = select.poll()  # unlike select, not limited to low descriptors
+        for fd in (self._inotify, self._wake_read):
+            if fd >= 0:
+                self._poll.register(fd, select.POLLIN)
 
     def watch(self, directory: str) -> bool:
         """Begins to watch a directory; False when it does not exist."""
@@ -53,8 +57,7 @@ class Watcher:
         """Until something changes, `wake` is called or the time is over."""
         if self._blind:
             seconds = _POLL if seconds is None else min(seconds, _POLL)
-        sources = [self._wake_read] + ([self._inotify] if self._inotify >= 0 else [])
-        ready, _, _ = select.select(sources, [], [], seconds)
+        ready = {fd for fd, _ in self._poll.poll(None if seconds is None else max(0.0, seconds) * 1000)}
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
         if self._inotify not in ready:
@@ -91,12 +94,13 @@ class Watcher:
         """Ends the current or the next `wait`."""
         try:
             os.write(self._wake_write, b".")
-        except BlockingIOError:
-            pass  # it is awake
+        except OSError:
+            pass  # it is awake, or closed
 
     def close(self) -> None:
         """Gives its descriptors back."""
-        for fd in (self._inotify, self._wake_read, self._wake_write):
+        fds = (self._inotify, self._wake_read, self._wake_write)
+        self._inotify = self._wake_read = self._wake_write = -1
+        for fd in fds:
             if fd >= 0:
                 os.close(fd)
-        self._inotify = -1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from typing import Callable, Dict, List, NamedTuple, Optional
 
 from petctl.errors import UsageError
@@ -78,7 +79,7 @@ def parse_join(words: List[str], host: Callable[[], str] = lambda: os.uname().no
     return Options(
         file=given["--file"],
         node=node,
-        incarnation=os.urandom(6).hex(),
+        incarnation=f"{time.time_ns():016x}-{os.urandom(3).hex()}",
         address=given.get("--address", ""),
         state_dir=os.path.abspath(given["--state-dir"]) if "--state-dir" in given else "",
         gpus=given.get("--gpus"),

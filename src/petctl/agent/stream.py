@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import threading
+import time
 from typing import Callable, Optional
 
 from petctl.agent.logfiles import LogName
@@ -59,10 +60,11 @@ class StreamForwarder:
 
     def finish(self, patience: float) -> None:
         """Delivers what is left, unless the reader takes longer than `patience`."""
+        deadline = time.monotonic() + patience
         self._ending = True
         self._follower.wake()
-        self._reader.join(patience)
-        self._writer.join(patience)
+        for thread in (self._reader, self._writer):
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _read(self) -> None:
         try:

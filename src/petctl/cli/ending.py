@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from petctl.cli.screen import Screen
-from petctl.cli.text import duration, elapsed, indent
+from petctl.cli.text import duration, elapsed
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 def tell_end(status: Status, screen: Screen) -> int:
     """Says how the job ended, and gives the exit code of run and wait."""
     rounds = f", {len(status.rounds)} rounds" if len(status.rounds) > 1 else ""
-    sentence = f": {status.sentence}" if status.sentence else ""
-    screen.say(f"job {status.id} {status.state} after {duration(elapsed(status))}{rounds}{sentence}")
+    sentence = f"job {status.id} {status.state} after {duration(elapsed(status))}{rounds}: {status.sentence}"
     if status.state in ("failed", "lost"):
-        for line in root_cause(status):
-            screen.say(line)
+        screen.complain("\n".join([sentence, *root_cause(status)]))
+    else:
+        screen.say(sentence)
     return exit_code(status)
 
 
@@ -30,17 +30,16 @@ def exit_code(status: Status) -> int:
 
 
 def root_cause(status: Status) -> list[str]:
-    """Which worker failed first, its traceback, and where to look next."""
+    """Which worker failed first, its traceback, where the logs are, and what to type next."""
     lines: list[str] = []
     next_command = f"petctl logs {status.id}"
     error = status.error
     if error is not None:
         how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
-        lines.append(f"root cause: rank {error.rank} on node {error.node}, {how}")
-        if error.traceback or error.message:
-            lines.append(indent(error.traceback or error.message, "    ").lstrip())
-        next_command += f" --rank {error.rank}"
+        lines.append(f"  root cause  rank {error.rank} on node {error.node}, {how}")
+        lines += [f"    {line}" for line in (error.traceback or error.message).splitlines()]
+        last = f" --round {status.rounds[-1].number}" if status.rounds else ""
+        next_command += f" --rank {error.rank}{last}"
     if status.directory:
-        lines.append(f"logs: {status.directory}/logs")
-    lines.append(f"next: {next_command}")
-    return lines
+        lines.append(f"  logs        {status.directory}/logs")
+    return [*lines, f"  next        {next_command}"]

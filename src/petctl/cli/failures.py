@@ -11,6 +11,7 @@ With -o json an error is one JSON document on stderr.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -34,6 +35,11 @@ class Invocation:
 def run_to_exit_code(words: Sequence[str]) -> int:
     """Runs one command line; never raises, but for SystemExit of the shell completion."""
     invocation = Invocation()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # words that are no text (a file name in bytes) must not end in an error
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = petctl.main(list(words), prog_name="petctl", standalone_mode=False, obj=invocation)
         sys.stdout.flush()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Union
 
 from petctl.cli.funnel import Funnel
 from petctl.cli.screen import Screen
 from petctl.cli.text import duration, elapsed
-from petctl.errors import PetctlError
 
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, LogLine, Status
@@ -28,12 +28,18 @@ class Follower:
         self._handle, self._screen = handle, screen
         self._funnel: Funnel[Union[LogLine, str]] = Funnel()
         self._interrupts = 0
+        self._cancelling = threading.Lock()  # the kill is asked for behind the cancel, never beside it
 
-    def follow(self) -> Status:
-        """Writes until the job has ended and every line is out; gives its final status."""
+    def follow(self, interrupts: int = 0) -> Status:
+        """Writes until the job has ended and every line is out; gives its final status.
+
+        `interrupts`: how often Ctrl-C was pressed while the job was being submitted.
+        """
         previous = signal.signal(signal.SIGINT, self._interrupt)
         try:
-            self._funnel.add(self._handle.logs(follow=True))
+            for _ in range(interrupts):
+                self._interrupt()
+            self._funnel.add(self._handle.logs(follow=True, blocks=True))
             self._funnel.add(self._sentences())
             for batch in self._funnel.batches(REDRAW_SECONDS if self._screen.live else None):
                 self._write(batch)
@@ -58,7 +64,7 @@ class Follower:
             for sentence in items:
                 self._screen.say(str(sentence))
 
-    def _interrupt(self, number: int, frame: object) -> None:
+    def _interrupt(self, *signal_and_frame: object) -> None:
         """Acts in a thread of its own: it must work also while a stalled reader blocks the main thread's write."""
         self._interrupts += 1
         if self._interrupts > 2:
@@ -68,17 +74,29 @@ class Follower:
     def _cancel(self, kill: bool) -> None:
         self._funnel.put("killing" if kill else "cancelling; press Ctrl-C again to kill")
         try:
-            self._handle.cancel(kill=kill)
-        except PetctlError as error:
-            self._funnel.put(str(error))
+            with self._cancelling:
+                self._handle.cancel(kill=kill)
+        except Exception as error:  # the user must hear of any: the job may go on
+            self._funnel.put(f"the job could not be cancelled: {error}")
+
+
+@contextmanager
+def held_interrupts() -> Iterator[list[object]]:
+    """Ctrl-C is noted and acted on later: in the middle of a submission nobody could say what it has left behind."""
+    pressed: list[object] = []
+    previous = signal.signal(signal.SIGINT, lambda *press: pressed.append(press))
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def is_news(event: Mapping[str, Any]) -> bool:
-    """Whether a person who follows wants to read it: not the ordinary start, and not the end, which is told anyway."""
+    """Whether a person who follows wants to read it: not the ordinary start, nor what the next sentence says again."""
     kind = event.get("kind")
     ordinary = kind == "node" and event.get("restart") is False
     first = kind == "round" and event.get("round") == 1
-    return kind not in ("started", "closing") and not ordinary and not first
+    return kind not in ("started", "failure", "closing") and not ordinary and not first
 
 
 def copy_lines(lines: Iterator[LogLine], screen: Screen) -> None:

@@ -6,7 +6,7 @@ import signal
 
 import click
 
-from petctl.cli.options import examples, job_argument
+from petctl.cli.options import examples, job_argument, output_option, print_json
 from petctl.errors import UsageError
 
 
@@ -21,14 +21,18 @@ from petctl.errors import UsageError
 @click.option("--node", metavar="NODE", help="Which node; the one with rank 0 otherwise.")
 @job_argument
 @click.argument("ports", metavar="[LOCAL:]PORT")
-def command(node: str | None, job: str, ports: str) -> None:
+@output_option()
+def command(node: str | None, job: str, ports: str, output: str) -> None:
     """Reach a port of a node from here, until Ctrl-C. LOCAL 0 takes any free port."""
     from petctl.jobs import get
 
     local, port = parse_ports(ports)
     handle = get(job)
     with handle.forward(port, local_port=local, node=node) as forwarded:
-        click.echo(f"127.0.0.1:{forwarded} -> port {port} of {handle.id}", err=True)
+        if output == "json":
+            print_json({"id": handle.id, "address": f"127.0.0.1:{forwarded}", "port": port})
+        else:
+            click.echo(f"127.0.0.1:{forwarded} -> port {port} of {handle.id}", err=True)
         try:
             while True:
                 signal.pause()

@@ -15,8 +15,8 @@ from typing import Generic, Iterable, Iterator, TypeVar
 
 Item = TypeVar("Item")
 
-MOST_WAITING = 20_000
-MOST_AT_ONCE = 5_000
+MOST_WAITING = 32  # an item can be a megabyte of lines
+MOST_AT_ONCE = 32
 
 
 class _Ended:

@@ -12,8 +12,6 @@ from petctl.cli.options import examples, job_argument, output_option
 if TYPE_CHECKING:
     from petctl.jobs import LogLine
 
-INTERRUPTED = 130
-
 
 @click.command(
     "logs",
@@ -52,7 +50,7 @@ def command(
     from petctl.jobs import get
 
     handle = get(job)
-    lines = handle.logs(follow=follow, rank=rank, node=node, round=round_, tail=tail)
+    lines = handle.logs(follow=follow, rank=rank, node=node, round=round_, tail=tail, blocks=output != "json")
     if stream:
         lines = (line for line in lines if line.stream == stream)
     try:
@@ -61,7 +59,7 @@ def command(
         else:
             copy_lines(lines, Screen(prefix=rank is None and many_workers(handle.status())))
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 130
     return 0
 
 
@@ -74,4 +72,4 @@ def _print_json_lines(lines: Iterator[LogLine]) -> None:
             "stream": line.stream,
             "text": line.text.decode(errors="replace").removesuffix("\n"),
         }
-        click.echo(json.dumps(document, ensure_ascii=False))
+        click.echo(json.dumps(document))

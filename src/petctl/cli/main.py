@@ -23,9 +23,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             from petctl import __version__
 
             sys.exit(_print(f"petctl {__version__}"))
-    from petctl.cli.failures import run_to_exit_code
+    try:
+        from petctl.cli.failures import run_to_exit_code
 
-    sys.exit(run_to_exit_code(words))
+        code = run_to_exit_code(words)
+    except KeyboardInterrupt:  # while it was still importing
+        code = 130
+    sys.exit(code)
 
 
 def _print(text: str) -> int:

@@ -61,7 +61,7 @@ def output_option(*choices: str) -> Callable[[Decorated], Decorated]:
 
 def print_json(document: object) -> None:
     """The one JSON document of a command."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, default=str))
+    click.echo(json.dumps(document, indent=2, default=str))
 
 
 def find_jobs(references: tuple[str, ...]) -> list[JobHandle]:

@@ -38,7 +38,7 @@ def job_page(status: Status, colour: bool) -> str:
 def _facts(status: Status, colour: bool) -> str:
     now = time.time()
     state = click.style(status.state, fg=_foreground(status.state)) if colour else status.state
-    since = f"since {moment(status.since)}" if status.final else f"for {duration(now - status.since)}"
+    since = f"at {moment(status.since)}" if status.final else f"for {duration(now - status.since)}"
     size = status.size
     running = sum(node.state == "running" for node in status.nodes)
     limits = f"{size.min}" if size.min == size.max else f"{size.min} to {size.max}"

@@ -26,9 +26,7 @@ def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> 
     running = [name for name, handle in unique.items() if not force and not handle.status().final]
     if running:
         names = " ".join(running)
-        raise UsageError(
-            f"still going on: {names}. Nothing is removed; end them first (petctl cancel {names}) or --force"
-        )
+        raise UsageError(f"still going on: {names}. Nothing is removed; first: petctl cancel {names}, or use --force")
     removed = []
     for handle in unique.values():
         handle.remove(force=force)

@@ -36,26 +36,31 @@ def command(detach: bool, **options: Any) -> int:
     from petctl.cli.submit import announce, submit_job
 
     job = build_job(options)
-    handle = submit_job(job, options["cluster"])
-    as_json = options["output"] == "json"
     if detach:
-        return announce(handle, as_json, options["quiet"])
+        return announce(submit_job(job, options["cluster"]), options["output"] == "json", options["quiet"])
 
     from petctl.cli.ending import tell_end
-    from petctl.cli.failures import READER_GONE, silence_broken_streams
-    from petctl.cli.follow import Follower
+    from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
+    from petctl.cli.follow import Follower, held_interrupts
     from petctl.cli.screen import Screen
 
+    as_json = options["output"] == "json"
     many = job.nodes.max > 1 or job.procs != "1"
     # With -o json stdout belongs to the one document: what the workers print goes to stderr.
     screen = Screen(prefix=many, output=sys.stderr.buffer if as_json else None, quiet=options["quiet"])
-    screen.say(f"job {handle.id} is submitted")
+    with held_interrupts() as pressed:
+        handle = submit_job(job, options["cluster"])
+        follower = Follower(handle, screen)
     try:
-        status = Follower(handle, screen).follow()
+        screen.say(f"job {handle.id} is submitted")
+        status = follower.follow(len(pressed))
     except BrokenPipeError:
         silence_broken_streams()
         screen.say(f"nobody reads the output any more; job {handle.id} goes on (petctl status {handle.id})")
         return READER_GONE
+    except KeyboardInterrupt:
+        screen.complain(f"left while job {handle.id} may still go on (petctl status {handle.id})")
+        return INTERRUPTED
     if as_json:
         print_json(status.to_dict())
     return tell_end(status, screen)

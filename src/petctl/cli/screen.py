@@ -52,13 +52,12 @@ class Screen:
 
     def say(self, sentence: str) -> None:
         """One of petctl's own sentences."""
-        if self.quiet:
-            return
-        self._hide()
-        self._break_line()
-        text = f"petctl: {sentence}"
-        self._write(self._err, (f"\x1b[2m{text}\x1b[0m\n" if self._colour["err"] else f"{text}\n").encode())
-        self._show()
+        if not self.quiet:
+            self._tell(f"petctl: {sentence}", "2")
+
+    def complain(self, sentence: str) -> None:
+        """A sentence that is an error: quiet or not."""
+        self._tell(f"petctl: {sentence}", "31")
 
     def status(self, text: str) -> None:
         """Replaces the status line; only on a terminal."""
@@ -72,6 +71,12 @@ class Screen:
         self._hide()
         self._break_line()
         self._status = ""
+
+    def _tell(self, text: str, style: str) -> None:
+        self._hide()
+        self._break_line()
+        self._write(self._err, (f"\x1b[{style}m{text}\x1b[0m\n" if self._colour["err"] else f"{text}\n").encode())
+        self._show()
 
     def _show(self) -> None:
         if self._status and not self._shown and not self._mid_line:

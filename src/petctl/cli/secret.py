@@ -28,7 +28,8 @@ def command() -> None:
 
 @command.command("set", epilog=examples("petctl secret set wandb", "petctl secret set wandb < key.txt"))
 @click.argument("name")
-def set_(name: str) -> None:
+@output_option()
+def set_(name: str, output: str) -> None:
     """Store the secret NAME: its value is asked for, or read from stdin (one newline at the end is dropped)."""
     from petctl.jobs.secrets import set_secret
 
@@ -39,7 +40,10 @@ def set_(name: str) -> None:
     if not value:
         raise UsageError(f"the value of secret {name!r} is empty; pass it on stdin: petctl secret set {name} < FILE")
     set_secret(name, value)
-    click.echo(f"petctl: secret {name} is stored; use it with: petctl run --secret ENV={name} ...", err=True)
+    if output == "json":
+        print_json({"stored": name})
+    else:
+        click.echo(f"petctl: secret {name} is stored; use it with: petctl run --secret ENV={name} ...", err=True)
 
 
 @command.command("ls", epilog=examples("petctl secret ls", "petctl secret ls -o json"))
@@ -58,10 +62,14 @@ def ls(output: str) -> None:
 
 @command.command("rm", epilog=examples("petctl secret rm wandb"))
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-def rm(names: tuple[str, ...]) -> None:
+@output_option()
+def rm(names: tuple[str, ...], output: str) -> None:
     """Remove secrets."""
     from petctl.jobs.secrets import remove_secret
 
     for name in names:
         remove_secret(name)
-        click.echo(f"petctl: secret {name} is removed", err=True)
+        if output != "json":
+            click.echo(f"petctl: secret {name} is removed", err=True)
+    if output == "json":
+        print_json({"removed": list(names)})

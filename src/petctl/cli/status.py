@@ -14,7 +14,8 @@ from petctl.cli.options import examples, job_argument, output_option, print_json
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, Status
 
-WATCH_SECONDS = 0.5
+REDRAW_SECONDS = 1.0
+QUIET_SECONDS = 3600.0
 
 
 @click.command(
@@ -44,24 +45,17 @@ def _page(status: Status) -> str:
 
 
 def _watch(handle: JobHandle, output: str) -> None:
-    """On a terminal the page is drawn anew in place; piped, every change is one line."""
+    """On a terminal the page is drawn anew in place, also to let the clocks go on; piped, every change is one line."""
     from petctl.cli.follow import status_line
 
-    shown = ""
+    terminal = sys.stdout.isatty() and output != "json"
     status = handle.status()
     while True:
-        if output == "json":
-            text = json.dumps(status.to_dict(), default=str)
-        elif sys.stdout.isatty():
+        if terminal:
             text = f"\x1b[H\x1b[2J{_page(status)}"
         else:
-            text = status_line(status)
-        if text != shown:
-            click.echo(text)
-            shown = text
+            text = json.dumps(status.to_dict()) if output == "json" else status_line(status)
+        click.echo(text)
         if status.final:
             return
-        try:
-            status = handle.wait(WATCH_SECONDS)
-        except TimeoutError:
-            status = handle.status()
+        status = handle.watch(status, REDRAW_SECONDS if terminal else QUIET_SECONDS)

@@ -45,6 +45,7 @@ class LogFilter(NamedTuple):
     node: str | None = None
     round: int | None = None
     tail: int | None = None  # only so many of the last lines of each worker
+    blocks: bool = False  # for copying: each text holds as many lines as there were
 
 
 class Cluster(Protocol):

@@ -74,9 +74,11 @@ class JobHandle:
         node: str | None = None,
         round: int | None = None,  # noqa: A002  the word for it, everywhere
         tail: int | None = None,
+        blocks: bool = False,
     ) -> Iterator[LogLine]:
-        """What the workers wrote; with `follow` until the job has ended and everything is out."""
-        return self._cluster.logs(self.id, LogFilter(rank, node, round, tail), follow)
+        """What the workers wrote, line by line or with `blocks` many lines in one text; with `follow` until the job
+        has ended and everything is out."""
+        return self._cluster.logs(self.id, LogFilter(rank, node, round, tail, blocks), follow)
 
     def events(self, follow: bool = False) -> Iterator[dict[str, Any]]:
         """What has happened, each with time, kind and sentence."""

@@ -4,8 +4,12 @@
     machine.py      the coordinator's side, pure
     member.py       a node's side, pure
     wire.py         frames and the mutual proof of the token
+    listener.py     the coordinator's door: who may connect, and what becomes of those who may not
     coordinator.py  machine.py over asyncio TCP
     client.py       the agent's and the command line's end of the connection
+    joinfile.py     what one must have to be let in
+    locator.py      where the coordinator is now
+    tls.py          the pinned certificate, off loopback
 
 Standard library and Python 3.9 only: all of this travels inside `petctl-agent.pyz`.
 """

@@ -59,6 +59,7 @@ class CoordinatorServer:
         tls: Optional[ssl.SSLContext] = None,
         binding: str = PLAIN,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._machine, self._record, self._on_effect, self._welcome = machine, record, on_effect, welcome
         self._control: Dict[str, Call] = {"status": machine.status, **(control or {})}
         self._listener = Listener(token, binding, tls, self._greet, self._received, self._closed)
@@ -80,7 +81,6 @@ class CoordinatorServer:
 
     async def listen(self, host: str, port: int) -> Tuple[str, int]:
         """Opens the port (0: any) and says where it is."""
-        self._loop = asyncio.get_running_loop()
         self._awake = self._loop.time()
         bound = await self._listener.listen(host, port)
         self._open = True

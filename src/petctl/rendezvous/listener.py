@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import select
 import socket
 from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple
 
@@ -43,10 +44,11 @@ def allow_many_connections() -> None:
 class Connection(asyncio.Protocol):
     """One peer. `role` is empty until it has proved itself; `key` belongs to whoever serves the connection."""
 
-    def __init__(self, listener: Listener, peer: str) -> None:
+    def __init__(self, listener: Listener, peer: str, accepted: socket.socket) -> None:
         self.role = ""
         self.key: Any = None
         self.peer = peer
+        self.accepted: Optional[socket.socket] = accepted  # ours to close until the loop has it
         self.admission: Optional[asyncio.Task[None]] = None
         self._listener = listener
         self._reader = FrameReader(UNPROVEN_LIMIT)
@@ -100,6 +102,8 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         elif self.admission is not None:
             self.admission.cancel()
+        if self.accepted is not None:
+            self.accepted.close()
 
     def _introduced(self, hello: Dict[str, Any]) -> None:
         try:
@@ -148,15 +152,16 @@ class Listener:
             raise InternalError(f"a coordinator on {host} needs a certificate: plain TCP is for loopback alone")
         if (self._tls is None) != (self.binding == PLAIN):
             raise InternalError("the binding of a coordinator is the digest of its certificate, or plain without one")
-        self._socket = socket.socket(family, kind, protocol)
+        opened = socket.socket(family, kind, protocol)
         try:
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._socket.setblocking(False)
-            self._socket.bind(address)
-            self._socket.listen(_BACKLOG)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.setblocking(False)
+            opened.bind(address)
+            opened.listen(_BACKLOG)
         except OSError:
-            self._socket.close()
+            opened.close()
             raise
+        self._socket = opened
         # Strangers never get more than half of the descriptors: the job's own files must still open.
         self._places = min(UNPROVEN_AT_ONCE, max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._loop.add_reader(self._socket.fileno(), self._accept)
@@ -191,14 +196,16 @@ class Listener:
                 return
             if len(self._unproven) >= self._places:
                 self.hostile(next(iter(self._unproven)), "too many peers that have proved nothing")
-            connection = Connection(self, f"{address[0]}:{address[1]}")
+            peer.setblocking(False)
+            connection = Connection(self, f"{address[0]}:{address[1]}", peer)
             self._unproven[connection] = self._loop.time() + PROOF_WITHIN
             if self._sweep is None:
                 self._sweep = self._loop.call_later(PROOF_WITHIN, self._give_up_on_the_slow)
-            peer.setblocking(False)
-            connection.admission = self._loop.create_task(self._admit(peer, connection))
+            connection.admission = self._loop.create_task(self._admit(connection))
 
-    async def _admit(self, peer: socket.socket, connection: Connection) -> None:
+    async def _admit(self, connection: Connection) -> None:
+        peer, connection.accepted = connection.accepted, None
+        assert peer is not None
         try:
             within = PROOF_WITHIN if self._tls is not None else None
             await self._loop.connect_accepted_socket(
@@ -208,13 +215,19 @@ class Listener:
             self.hostile(connection, f"no TLS handshake: {error}")
         except asyncio.CancelledError:
             self._unproven.pop(connection, None)
+        finally:
+            connection.admission = None
 
     def _rest(self, error: OSError) -> None:
         """The process has no descriptor left: makes room among the strangers and tries again in a moment."""
         assert self._socket is not None
-        log.warning("cannot accept a connection: %s", error)
+        pending = select.poll()
+        pending.register(self._socket, select.POLLIN)
+        if not pending.poll(0):
+            return  # nobody waits; accepting would just not have had a descriptor for it
+        self._complain(f"cannot accept a connection: {error.strerror}")
         if self._unproven:
-            next(iter(self._unproven)).abort()
+            self.hostile(next(iter(self._unproven)), "its place is needed")
         self._loop.remove_reader(self._socket.fileno())
         self._loop.call_later(_REST, self._resume)
 
@@ -254,17 +267,18 @@ class Listener:
         self._unproven.pop(connection, None)
         connection.abort()
         self.dropped += 1
-        self._untold += 1
-        if self._told is None:
-            self._tell(f"{connection.peer}: {why}")
+        self._complain(f"dropped a connection from {connection.peer}: {why}")
 
-    def _tell(self, last: str) -> None:
-        others = f" (and {self._untold - 1} more)" if self._untold > 1 else ""
-        log.warning("dropped a connection from %s%s", last, others)
-        self._untold = 0
-        self._told = self._loop.call_later(1.0, self._listen_again)
+    def _complain(self, what: str) -> None:
+        """Says the first at once, and the rest of that second in one line."""
+        if self._told is not None:
+            self._untold += 1
+            return
+        log.warning("%s", what)
+        self._told = self._loop.call_later(1.0, self._sum_up)
 
-    def _listen_again(self) -> None:
+    def _sum_up(self) -> None:
         self._told = None
         if self._untold:
-            self._tell("several peers")
+            untold, self._untold = self._untold, 0
+            self._complain(f"{untold} more connections were dropped within a second")

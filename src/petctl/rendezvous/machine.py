@@ -213,7 +213,9 @@ class Coordinator:
         self.short_since = now
         self.lenient_until = now  # closed connections are forgiven until then: this loop itself was late
         self.recover_until = now + config.silence
-        self.retired: Set[Tuple[str, str]] = set()
+        self.settled = now
+        self.committed = False  # has this coordinator started a round, or continued one?
+        self.foreign_round = 0  # the newest round of another coordinator that anybody remembers
         self._best = Header()  # the newest header that any node remembered
         self._arrivals = 0
         self._effects: List[object] = []
@@ -230,11 +232,11 @@ class Coordinator:
 
     def _on_reported(self, event: Reported, now: float) -> None:
         report = event.report
-        if (report.node, report.incarnation) in self.retired:
-            return
         node = self.nodes.get(report.node)
         if node is not None and node.report.incarnation != report.incarnation:
-            self._lose(report.node, "its agent was started anew", now, retire=True)
+            if report.incarnation < node.report.incarnation:
+                return  # the last words of an agent that has been started anew since
+            self._lose(report.node, "its agent was started anew", now)
             node = None
         if node is None:
             node = self.nodes[report.node] = Node(report, now + self.config.silence)
@@ -294,12 +296,12 @@ class Coordinator:
 
     def _learn(self, header: Header) -> None:
         """What a node remembers of earlier coordinators; the newest memory wins."""
-        if header.age > self._best.age and header.leader != self.leader:
-            self._best = header
-            if self.phase == RECOVERING:
-                self.spent, self.wanted = header.spent, header.wanted
-        self.round = max(self.round, header.round) if self.phase == RECOVERING else self.round
         foreign = header.leader not in ("", self.leader)
+        if foreign:
+            self.foreign_round = max(self.foreign_round, header.round)
+            if header.age > self._best.age and not self.committed:
+                self._best = header
+                self.spent, self.wanted = header.spent, header.wanted
         if foreign and header.epoch >= self.epoch and self.phase not in (CLOSED, DEPOSED):
             if self.owned:
                 self.phase = DEPOSED
@@ -313,6 +315,7 @@ class Coordinator:
 
     def settle(self, now: float) -> List[object]:
         """Decides, and says what is to be done."""
+        self.settled = now
         if self.phase != DEPOSED:
             for name in [name for name, node in self.nodes.items() if node.deadline <= now]:
                 silent = self.nodes[name].connected
@@ -341,9 +344,10 @@ class Coordinator:
         reports = [n.report for n in self.nodes.values()]
         broken = any(r.header.round > top[1] or (r.state == m.PREPARED and r.round >= top[1]) for r in reports)
         if len(members) == size and not broken:
-            self.round = top[1]
+            self.round, self.committed = top[1], True
             self.places = {name: (self.nodes[name].report.incarnation, place) for name, place in members.items()}
             self.phase = RUNNING
+            self.sentence = self._running_sentence()
             self.seq += 1
             self._note("continued", f"round {self.round} goes on under a new coordinator", round=self.round)
         elif self.owned and (now >= self.recover_until or (len(reports) >= size and broken)):
@@ -356,6 +360,8 @@ class Coordinator:
     def _settle_gathering(self, now: float) -> None:
         if self.ending is not None:
             return self._end(self.ending)
+        if self.foreign_round >= self.round:
+            self._open("a node remembers a newer round", False, now)
         config = self.config
         target = min(self.wanted, config.max_nodes)
         eligible = {name: n.report for name, n in self.nodes.items() if self._eligible(n)}
@@ -484,7 +490,7 @@ class Coordinator:
 
     def _open(self, reason: str, planned: bool, now: float) -> None:
         self.previous = self.places or self.previous
-        self.round = max([self.round, *(n.report.round for n in self.nodes.values())]) + 1
+        self.round = max([self.round, self.foreign_round, *(n.report.round for n in self.nodes.values())]) + 1
         self.phase, self.reason, self.planned = GATHERING, reason, planned
         self.places, self.done, self.gone = {}, set(), {}
         self.verdict = None
@@ -497,12 +503,12 @@ class Coordinator:
     def _commit(self, members: Dict[str, Report], port: int) -> None:
         places = places_for(list(members.values()), port)
         self.places = {name: (members[name].incarnation, places[name]) for name in members}
-        self.phase, self.asked = RUNNING, False
+        self.phase, self.asked, self.committed = RUNNING, False, True
         for node in self.nodes.values():
             node.failed = 0
         self.seq += 1
         world = next(iter(places.values())).world_size
-        self.sentence = f"running on {len(places)} node(s), {world} worker(s)"
+        self.sentence = self._running_sentence()
         self._note(
             "running",
             f"round {self.round} runs on {len(places)} node(s) with {world} worker(s)",
@@ -519,19 +525,19 @@ class Coordinator:
         self._note("closing", f"{outcome.state}: {outcome.sentence}", outcome=m.encode(outcome))
         self._effects.append(Record(outcome))
 
-    def _lose(self, name: str, why: str, now: float, retire: bool = False) -> None:
+    def _lose(self, name: str, why: str, now: float) -> None:
         node = self.nodes.pop(name)
         member = (name, node.report.incarnation)
-        if retire:
-            self.retired.add(member)
-        why = "it left" if node.report.leaving or node.release else why
+        if self._goes(node) or self.phase == CLOSED:
+            why = "it left" if self.phase != CLOSED else "the job is over"
         self._effects.append(Lost(name, node.report.incarnation, why))
         self._note("lost", f"node {name} is gone: {why}", node=name, why=why)
         if self.places.get(name, ("", None))[0] == node.report.incarnation:
             if self._here(node.report) and node.report.state == m.DONE:
                 self.done.add(name)
             self.gone[name] = why
-        if self.charge is not None and now <= self.charge.until and member in self.charge.members:
+        over = self.phase in (CLOSING, CLOSED)
+        if self.charge is not None and not over and now <= self.charge.until and member in self.charge.members:
             self.charge = None
             self.spent -= 1
             self.seq += 1
@@ -559,6 +565,10 @@ class Coordinator:
 
     def _ended(self) -> bool:
         return bool(self.done) or any(n.report.ended and self._here(n.report) for n in self.nodes.values())
+
+    def _running_sentence(self) -> str:
+        world = next(place.world_size for _, place in self.places.values())
+        return f"running on {len(self.places)} node(s), {world} worker(s)"
 
     def _last_round(self) -> Tuple[Optional[Tuple[int, int]], Dict[str, Place]]:
         """The newest round that any node ran, and the places of those that reported it."""
@@ -607,7 +617,8 @@ class Coordinator:
             return Order(header, m.PREPARE, self.round, reserve, self.planned, sentence=self.reason)
         if self.phase == RUNNING and name in self.places and self.places[name][0] == node.report.incarnation:
             return Order(header, m.RUN, self.round, place=self.places[name][1], probe=self.probe)
-        return Order(header, m.WAIT, probe=self.probe, sentence=self.sentence)
+        kind = m.STANDBY if self.phase == RUNNING else m.WAIT
+        return Order(header, kind, probe=self.probe, sentence=self.sentence)
 
     def _tell(self) -> None:
         if not self.epoch:
@@ -639,7 +650,7 @@ class Coordinator:
             times.append(self.growth_since + self.config.resize_interval)
             if self.asked and self.expected:
                 times.append(self.expect_until)
-        return min(times) if times else None
+        return min((time for time in times if time > self.settled), default=None)
 
     def status(self) -> Dict[str, Any]:
         """The newest facts, as plain JSON types, for `status`, the events and the dashboard."""

@@ -176,6 +176,7 @@ class Member:
         self.contact = now  # last sign of life on this connection
         self.heard = now  # last word of any coordinator
         self.beat_at = now
+        self.stepped = now
 
     # -- the door ----------------------------------------------------------------------------------------------------
 
@@ -183,6 +184,7 @@ class Member:
         """Takes in one event and says what is to be done."""
         if self.exited:
             return []
+        self.stepped = now
         return list(getattr(self, "_on_" + type(event).__name__.lower())(event, now))
 
     def deadline(self) -> Optional[float]:
@@ -194,7 +196,7 @@ class Member:
             times += [self.beat_at, self.contact + self.silence]
         if self.alive and self.state != m.FENCED:
             times.append(self.heard + self.fence_after)
-        return min(times)
+        return min((time for time in times if time > self.stepped), default=None)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -287,6 +289,9 @@ class Member:
             return []
         if order.kind == m.PREPARE:
             return self._prepare(order, now)
+        if order.kind == m.STANDBY and self.state == m.RUNNING:
+            self.state = m.STOPPING
+            return [Stop(min(self.grace, UNPLANNED_GRACE), "the round goes on without this node"), *self._report(now)]
         if order.kind == m.RUN and self.state == m.PREPARED and self.at == (order.header.epoch, order.round):
             assert order.place is not None
             self.state, self.alive = m.RUNNING, True

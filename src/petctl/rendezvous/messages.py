@@ -27,16 +27,17 @@ PREPARED = "prepared"  # none running; waits for the go of (epoch, round)
 RUNNING = "running"
 DONE = "done"  # every local worker ended with exit code 0
 FAILED = "failed"  # at least one local worker failed; `failure` says which
-FENCED = "fenced"  # stopped by the node itself: no coordinator for `fence_after`
+FENCED = "fenced"  # stopped without a newer round: no coordinator for `fence_after`, or told to stand by
 STATES = (IDLE, STOPPING, PREPARED, RUNNING, DONE, FAILED, FENCED)
 
 # What the coordinator wants of a node.
 WAIT = "wait"  # nothing: go on with what you do
+STANDBY = "standby"  # you have no part in the round that runs: no workers, please
 PREPARE = "prepare"  # stop your workers, get ready for `round`
 RUN = "run"  # start the workers of `round` at `place`
 RELEASE = "release"  # stop your workers and leave: you are not needed any more
 CLOSE = "close"  # the job is over
-ORDERS = (WAIT, PREPARE, RUN, RELEASE, CLOSE)
+ORDERS = (WAIT, STANDBY, PREPARE, RUN, RELEASE, CLOSE)
 
 # How a job can end.
 SUCCEEDED = "succeeded"
@@ -105,7 +106,7 @@ class Report:
     """All that a node knows about itself."""
 
     node: str
-    incarnation: str  # new for every agent process: a restarted node is a new member
+    incarnation: str  # new for every agent process, and sorts after its predecessor's: a restarted node is a new member
     number: int  # grows with every report of an incarnation; older ones are ignored
     procs: int
     address: str

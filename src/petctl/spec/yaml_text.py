@@ -23,10 +23,8 @@ def parse_yaml(text: str, builder: Builder) -> Document:
         _feed(yaml.parse(text, Loader=loader), builder)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        builder.fail(
-            _mark(mark) if mark else Mark(1, 1),
-            _explain(error.problem, tab=bool(mark and text.startswith("\t", mark.index))),
-        )
+        tab = bool(mark and text.startswith("\t", mark.index))
+        builder.fail(_mark(mark) if mark else Mark(1, 1), _explain(error.problem, tab))
     except yaml.reader.ReaderError:
         # Its own position counts bytes or characters, depending on the loader.
         found = yaml.reader.Reader.NON_PRINTABLE.search(text)
@@ -68,7 +66,7 @@ def _feed(events: Any, builder: Builder) -> None:
                 anchors[anchor] = container
         elif isinstance(event, kinds.AliasEvent):
             if event.anchor not in anchors:
-                builder.fail(mark, f"*{plain(event.anchor)} refers to nothing that is complete before this place")
+                builder.fail(mark, f"*{plain(str(event.anchor))} refers to nothing that is complete before this place")
             builder.add(anchors[event.anchor], mark)
 
 

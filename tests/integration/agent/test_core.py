@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -82,13 +84,17 @@ def test_stubborn_workers_are_killed_after_their_grace(bench: Bench, python: str
 
 
 def test_the_archive_is_the_same_bytes_each_time_and_runs(bench: Bench, python: str, tmp_path: Path) -> None:
-    import subprocess
-
     again = load_builder().build(tmp_path / "again.pyz")
     assert again.read_bytes() == bench.archive.read_bytes()
     assert again.stat().st_size < 1 << 20
     answer = subprocess.run([python, str(again), "version"], capture_output=True, text=True, timeout=30)
     assert answer.returncode == 0 and answer.stdout.startswith("petctl ")
+    modules = [name[:-3].replace("/", ".") for name in zipfile.ZipFile(again).namelist() if not name.endswith("__.py")]
+    assert "petctl.agent.stream" in modules and "petctl.rendezvous.client" in modules
+    program = (
+        f"import sys, importlib; sys.path.insert(0, {str(again)!r})\nfor m in {modules}: importlib.import_module(m)"
+    )
+    subprocess.run([python, "-I", "-S", "-c", program], check=True, timeout=30)
 
 
 def _script(bench: Bench, text: str) -> str:

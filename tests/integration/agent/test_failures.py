@@ -85,6 +85,32 @@ def test_a_wrong_token_is_refused_with_a_sentence(bench: Bench) -> None:
     assert "petctl token" in node.log.read_text() and "Traceback" not in node.log.read_text()
 
 
+def test_a_missing_join_file_is_a_usage_error(bench: Bench) -> None:
+    node = bench.agent()
+    assert node.wait() == 2
+    text = node.log.read_text()
+    assert "cannot read the join file" in text and "Traceback" not in text
+
+
+def test_a_first_coordinator_that_comes_late_is_waited_for(bench: Bench) -> None:
+    bench.open("shell", ["true"])
+    bench.close_coordinator()
+    node = bench.agent()
+    until(lambda: "trying again" in node.log.read_text(), "the node says that it waits")
+    bench.open("shell", ["true"])
+    assert bench.ended().state == SUCCEEDED
+    assert node.wait() == 0
+
+
+def test_sigterm_while_waiting_for_a_coordinator_is_leaving(bench: Bench) -> None:
+    bench.open("shell", ["true"])
+    bench.close_coordinator()
+    node = bench.agent()
+    until(lambda: "trying again" in node.log.read_text(), "the node says that it waits")
+    node.terminate()
+    assert node.wait() == 0
+
+
 def test_two_agents_cannot_share_a_state_directory(bench: Bench) -> None:
     bench.open("shell", ["echo up; exec sleep 600"])
     bench.agent()

@@ -65,6 +65,16 @@ def test_the_survivor_goes_on_in_a_new_round_when_a_node_is_killed(bench: Bench,
     assert second.wait() == 0
 
 
+def test_what_a_round_left_running_is_gone_before_the_next_begins(bench: Bench) -> None:
+    child = bench.directory / "child"
+    stubborn = f"trap : TERM; echo $$ > {child}; while :; do sleep 600; done"
+    first = f"setsid sh -c '{stubborn}' & until test -s {child}; do :; done; exit 1"
+    second = f"if kill -0 $(cat {child}); then exit 9; fi"
+    bench.open("shell", [f"if test $PETCTL_ROUND = 1; then {first}; else {second}; fi"], restarts=1, grace=0.5)
+    bench.agent()
+    assert bench.ended().state == SUCCEEDED
+
+
 def test_cancel_gives_the_workers_their_grace(bench: Bench) -> None:
     program = (
         "import signal, sys\n"

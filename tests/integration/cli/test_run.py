@@ -53,7 +53,7 @@ def test_a_failure_names_its_root_cause_and_the_next_command(petctl: Petctl) -> 
     done = petctl("run", "-n", "2", "--restarts", "0", script, code=1)
     assert "rank 1 on node" in done.stderr
     assert "ValueError: boom" in done.stderr
-    assert "next: petctl logs fails-" in done.stderr
+    assert "petctl logs fails-" in done.stderr
     assert "--rank 1" in done.stderr
 
 

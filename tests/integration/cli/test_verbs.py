@@ -179,3 +179,10 @@ def test_bash_completes(petctl: Petctl, typed: str, offered: str | None) -> None
     )
     assert (offered or job) in done.stdout.split(), done.stderr
     petctl("wait", job)
+
+
+def test_watching_ends_with_the_job(petctl: Petctl) -> None:
+    job = petctl.submit("--shell", "echo hello")
+    assert "succeeded" in petctl("status", "--watch", job).stdout.splitlines()[-1]
+    states = [json.loads(line)["state"] for line in petctl("status", "-w", "-o", "json", job).stdout.splitlines()]
+    assert states == ["succeeded"]

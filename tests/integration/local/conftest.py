@@ -14,7 +14,7 @@ import pytest
 import petctl
 from petctl.clusters.local.processes import node_processes
 from petctl.errors import PetctlError
-from petctl.jobs import JobHandle, list_jobs, submit
+from petctl.jobs import JobHandle, get, list_jobs, submit
 
 WORKER = """
 import os, pathlib, signal, sys, time
@@ -155,15 +155,25 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     try:
         yield stage
     finally:
-        jobs = [Path(status.directory) for status in list_jobs()]
-        for status in list_jobs():
+        jobs = list_jobs()
+        for status in jobs:
             try:
                 if not status.final:
-                    JobHandle(status.id, petctl.get(status.id)._cluster).cancel(kill=True)
-                    petctl.get(status.id).wait(20)
+                    get(status.id).cancel(kill=True)
+                    get(status.id).wait(20)
             except (PetctlError, TimeoutError):
                 pass
-        left = [pid for path in jobs for pid in processes_of(path)]
+        left = still_there([Path(status.directory) for status in jobs])
         for pid in left:
             os.kill(pid, signal.SIGKILL)
     assert not left, f"processes were left behind: {left}"
+
+
+def still_there(jobs: list[Path], patience: float = 5.0) -> list[int]:
+    """What has not ended by itself: after its last word a supervisor still takes a moment."""
+    deadline = time.monotonic() + patience
+    while left := [pid for path in jobs for pid in processes_of(path)]:
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return left

@@ -12,7 +12,7 @@ import petctl
 from petctl.errors import NotFound, UsageError
 from petctl.jobs import get, list_jobs, render
 from petctl.jobs.secrets import set_secret
-from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
+from tests.integration.local.conftest import Stage, eventually, exists, job_path, still_there
 
 
 def test_two_nodes_say_hello(stage: Stage) -> None:
@@ -26,7 +26,7 @@ def test_two_nodes_say_hello(stage: Stage) -> None:
     assert [(past.number, past.nodes, past.world_size) for past in status.rounds] == [(1, ["0", "1"], 4)]
     assert "no snapshot" in status.code
     assert str(stage.path) in status.code
-    assert not processes_of(job_path(handle))
+    assert not still_there([job_path(handle)])
 
 
 def test_the_exit_code_of_a_worker_is_the_jobs(stage: Stage) -> None:

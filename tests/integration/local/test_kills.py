@@ -17,6 +17,7 @@ from tests.integration.local.conftest import (
     exists,
     job_path,
     processes_of,
+    still_there,
     supervisor_pid,
 )
 
@@ -83,7 +84,7 @@ def test_a_killed_supervisor_comes_back_and_touches_nobody(stage: Stage) -> None
     stage.finish()
     status = handle.wait(20)
     assert (status.state, status.spent) == ("succeeded", 0)
-    assert not processes_of(job_path(handle))
+    assert not still_there([job_path(handle)])
 
 
 def test_a_wish_survives_the_supervisor(stage: Stage) -> None:
@@ -114,7 +115,7 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage) -> N
     status = handle.wait(20)
     assert (status.state, status.exit_code) == ("lost", 70)
     assert "killed" in status.sentence
-    assert not processes_of(path)
+    assert not still_there([path])
     assert [job.state for job in list_jobs()] == ["lost"]
 
 

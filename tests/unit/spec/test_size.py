@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
@@ -53,6 +53,7 @@ def test_impossible(written: object, sentence: str) -> None:
         parse_size(written)
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(st.lists(st.integers(1, 10**6), min_size=3, max_size=3).map(sorted))
 def test_text_and_back(numbers: list[int]) -> None:
     size = Size(*numbers)

@@ -65,6 +65,8 @@ class LocalCluster:
         try:
             draft.mkdir(mode=0o700)
             self._write(draft, directory, plan)
+            # In the queue first: so the order of submission is the order of the queue, however fast supervisors start.
+            self._slots(plan).enter(directory.id, plan["plan"]["priority"], plan["plan"]["config"]["min_nodes"])
             try:
                 draft.rename(directory.path)
             except OSError:
@@ -75,7 +77,6 @@ class LocalCluster:
             shutil.rmtree(draft, ignore_errors=True)
             raise
         sync_directory(self.jobs)
-        self._slots(plan).enter(directory.id, plan["plan"]["priority"], plan["plan"]["config"]["min_nodes"])
         _start_detached(plan["plan"]["supervisor"], directory.supervisor_log)
 
     def _write(self, draft: Path, final: JobDirectory, plan: Mapping[str, Any]) -> None:
@@ -165,8 +166,8 @@ class LocalCluster:
 
     def remove(self, job_id: str) -> None:
         """Removes the directory of a job that has ended."""
-        directory = self._directory(job_id)
-        if newest_status(directory)["finished"] is None:
+        directory = JobDirectory(self.jobs / job_id)
+        if directory.job.exists() and newest_status(directory)["finished"] is None:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
         # Out of sight in one step: a half-removed job must not be listed.
         hidden = self.jobs / f".new-{secrets.token_hex(6)}"

@@ -30,6 +30,7 @@ REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others 
 SHORT_LIFE = 10.0  # a node that dies sooner than this is started again more slowly each time
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 LINGER = 0.5  # a lost node may end by itself for so long; then it is killed
+LOCK_STEP = 0.005
 ADOPTION_STEP = 0.05  # between two looks at a node that holds its lock but has not written its process id yet
 
 
@@ -40,6 +41,7 @@ class LocalNode:
     name: str
     wanted: bool = True
     pid: int = 0  # of its guardian; 0: there is none
+    incarnation: str = ""  # of its agent, once that has joined
     started: float = 0.0  # monotonic
     short_lives: int = 0
     sentence: str = "starting"
@@ -101,10 +103,15 @@ class NodeKeeper:
         for node in self.nodes.values():
             self._kill(node)
 
+    def joined(self, name: str, incarnation: str) -> None:
+        """The node's agent has reported; its loss will be this life's, not that of one before."""
+        if name in self.nodes:
+            self.nodes[name].incarnation = incarnation
+
     def lost(self, name: str, incarnation: str) -> None:
         """The coordinator lost this node: make sure that it is really dead, or let it prove that it is not."""
         node = self.nodes.get(name)
-        if node is not None and node.pid:
+        if node is not None and node.pid and node.incarnation == incarnation:
             asyncio.get_running_loop().call_later(LINGER, self._put_down, node, node.pid, incarnation)
 
     def rows(self) -> Dict[str, Dict[str, Any]]:
@@ -139,7 +146,7 @@ class NodeKeeper:
 
     async def _adopt_or_start(self, node: LocalNode, again: bool) -> bool:
         """Returns when the node's guardian has ended; False when there was none and none is wanted."""
-        node.started = time.monotonic()
+        node.started, node.incarnation = time.monotonic(), ""
         if self.directory.node_alive(node.name):
             pid = await self._guardian_of(node)
             if pid:
@@ -150,7 +157,11 @@ class NodeKeeper:
             return True
         if not node.wanted or self.closing:
             return False
-        process = self._start(node, again)
+        try:
+            process = self._start(node, again)
+        except OSError as error:  # no memory, no process to be had: it may be better in a while
+            self.recorder.event("node", f"node {node.name} could not be started: {error}", node=node.name)
+            return True
         await _end_of(process.pid)
         code = process.wait()
         node.pid = 0
@@ -194,6 +205,9 @@ class NodeKeeper:
         ended = await loop.run_in_executor(None, sweep, job, nodes, node.name)
         if ended:
             self.recorder.event("node", f"ended {ended} process(es) that node {node.name} left", node=node.name)
+        deadline = time.monotonic() + REPLACE_PATIENCE
+        while self.directory.node_alive(node.name) and time.monotonic() < deadline:
+            await asyncio.sleep(LOCK_STEP)  # a process on its way out is past finding before it lets go of its files
 
     async def _may_start_again(self, node: LocalNode) -> bool:
         if _age(node) >= SHORT_LIFE:

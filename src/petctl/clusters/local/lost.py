@@ -8,6 +8,7 @@ lock, so that nobody revives it meanwhile, and every later reader finds the outc
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any, Optional
 
@@ -15,6 +16,7 @@ from petctl.clusters.local.jobdir import JobDirectory, read_json, take_lock, wri
 from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.recorder import append_event, close_status, first_status
 from petctl.clusters.local.slots import Slots
+from petctl.errors import InternalError
 
 START_WITHIN = 5.0  # seconds for a supervisor to take its lock for the first time
 REVIVE_WITHIN = 1.5  # ... and for a killed one to be back
@@ -23,7 +25,7 @@ LOOK_AGAIN = 0.05
 
 def newest_status(directory: JobDirectory) -> dict[str, Any]:
     """What was last written down about the job, final as soon as it is over for good."""
-    record = read_json(directory.job) or {}
+    record = _record(directory)
     status = read_json(directory.status) or first_status(record)
     if status["finished"] is not None or directory.supervised():
         return status
@@ -36,6 +38,8 @@ def _gone(directory: JobDirectory, submitted: float) -> bool:
     """Whether nobody looks after it, now and for as long as a revival takes."""
     if not directory.epoch.exists() and time.time() < submitted + START_WITHIN:
         return False
+    if _restarted(directory):
+        return not directory.alive()
     deadline = time.monotonic() + REVIVE_WITHIN
     while not directory.alive():
         if time.monotonic() >= deadline:
@@ -51,16 +55,15 @@ def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
     lock = take_lock(directory.supervisor_lock)
     if lock is None:
         return None
-    import os
-
     try:
         if any(directory.node_alive(name) for name in directory.node_names()):
             return None
-        record = read_json(directory.job) or {}
+        record = _record(directory)
         now = time.time()
+        state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
         sentence = _reason(directory)
-        if write_once(directory.outcome, {"state": "lost", "code": 70, "sentence": sentence, "finished": now}):
-            append_event(directory.events, "closing", f"lost: {sentence}")
+        if write_once(directory.outcome, {"state": state, "code": code, "sentence": sentence, "finished": now}):
+            append_event(directory.events, "closing", f"{state}: {sentence}")
         outcome = read_json(directory.outcome) or {}
         status = read_json(directory.status) or first_status(record)
         if status["finished"] is None:
@@ -74,11 +77,23 @@ def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
 
 
 def _reason(directory: JobDirectory) -> str:
-    place = read_json(directory.coordinator)
     if not directory.epoch.exists():
         return f"its supervisor never started; see {directory.supervisor_log}"
-    if place is not None and place.get("boot") not in ("", boot_id()):
+    if _restarted(directory):
         return "the machine was restarted while it ran"
-    if place is None:
+    if not directory.coordinator.exists():
         return f"its supervisor was killed while it was queued; see {directory.supervisor_log}"
     return f"its supervisor and all of its nodes were killed; see {directory.supervisor_log}"
+
+
+def _restarted(directory: JobDirectory) -> bool:
+    """Whether the machine was restarted since the last supervisor wrote down where it is."""
+    place = read_json(directory.coordinator)
+    return place is not None and place.get("boot") not in ("", boot_id())
+
+
+def _record(directory: JobDirectory) -> dict[str, Any]:
+    record = read_json(directory.job)
+    if record is None:
+        raise InternalError(f"{directory.job} is missing or damaged; forget the job with: petctl rm {directory.id}")
+    return record

@@ -45,23 +45,6 @@ def _belongs(pid: int, key: bytes, place: bytes) -> bool:
     return b"--state-dir" in words and any(word == place or word.startswith(place + b"/") for word in words)
 
 
-def kill(pid: int, still_meant: Callable[[], bool]) -> bool:
-    """SIGKILL through a pidfd, if after opening it `still_meant` says that this is the process we looked for."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except (ProcessLookupError, AttributeError, OSError):
-        return False
-    try:
-        if not still_meant():
-            return False
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        return True
-    except ProcessLookupError:
-        return False
-    finally:
-        os.close(descriptor)
-
-
 def sweep(job: str, state_directories: Path, node: str = "", patience: float = 5.0) -> int:
     """Ends what is left of a node (or of the whole job), until nothing is; returns how many it ended."""
     key = MARKER + f"{job}/{node}/".encode() if node else MARKER + f"{job}/".encode()

@@ -19,6 +19,7 @@ from petctl.agent.logs import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.lost import newest_status
+from petctl.clusters.local.recorder import read_events as past_events
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
 
@@ -91,6 +92,9 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
             for name, data in follower.follow(over.is_set):
                 round_, rank, stream = name
                 node = nodes(name)
+                if wanted.blocks:
+                    yield LogLine(round_, rank, stream, data, node)
+                    continue
                 lines = data.split(b"\n")
                 last = lines.pop()
                 for line in lines:
@@ -110,8 +114,10 @@ class _NodeOf:
 
     def __call__(self, name: LogName) -> str:
         if name.round not in self._rounds:
-            status = newest_status(self._directory)
-            self._rounds.update({past["number"]: past["members"] for past in status["rounds"]})
+            # The events, not the status: a round is written down there before its first worker can write a line.
+            for event in past_events(self._directory.events):
+                if event["kind"] == "running":
+                    self._rounds[event["round"]] = event.get("members", {})
         for node, (first, count) in self._rounds.get(name.round, {}).items():
             if first <= name.rank < first + count:
                 return node

@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json
+
+log = logging.getLogger("petctl.supervisor")
 
 INTERVAL = 0.05  # seconds between two pictures
 EFFORT = 20  # with very many nodes a picture takes longer: spend at most a twentieth of the time on them
@@ -155,7 +158,10 @@ class Recorder:
 
     def event(self, kind: str, sentence: str, **data: Any) -> None:
         """Writes an event down, at once, and then the status that follows from it."""
-        self.history.take(append_event(self.directory.events, kind, sentence, **data))
+        try:
+            self.history.take(append_event(self.directory.events, kind, sentence, **data))
+        except OSError as error:  # a full disk costs the record, not the job
+            log.error("cannot write down an event (%s): %s", error, sentence)
         self.touch()
 
     def touch(self) -> None:
@@ -193,6 +199,11 @@ class Recorder:
         self._save()
 
     def _save(self) -> None:
-        if self.status != self._written:
+        if self.status == self._written:
+            return
+        try:
             write_json(self.directory.status, self.status)
-            self._written = {**self.status, "rounds": list(self.history.rounds)}
+        except OSError as error:
+            log.error("cannot write the status down: %s", error)
+            return
+        self._written = {**self.status, "rounds": list(self.status["rounds"])}

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Tuple
 
+from petctl.errors import InternalError
+
 YOUNG = 10.0  # seconds for which a row counts as alive while its supervisor is still starting
 
 _SCHEMA = """
@@ -64,6 +66,17 @@ class Slots:
                 (job, priority, minimum, time.time()),
             )
 
+    def hold(self, job: str, priority: int, count: int) -> int:
+        """Makes sure of at least `count` slots for nodes that run already, free or not; says how many the job has."""
+        with self._transaction() as database:
+            database.execute(
+                "INSERT INTO claims (job, priority, minimum, granted, entered) VALUES (?, ?, ?, ?, ?)"
+                " ON CONFLICT (job) DO UPDATE SET granted = max(granted, excluded.granted)",
+                (job, priority, count, count, time.time()),
+            )
+            row = database.execute("SELECT granted FROM claims WHERE job = ?", (job,)).fetchone()
+            return int(row[0])
+
     def claim(self, job: str, wanted: int) -> Standing:
         """Takes up to `wanted` slots if it is this job's turn and its minimum is free; then again to take more."""
         with self._transaction() as database:
@@ -110,10 +123,15 @@ class Slots:
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(self.path, timeout=30.0, isolation_level=None)) as database:
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute("BEGIN IMMEDIATE")
             try:
+                database.execute("PRAGMA journal_mode = WAL")
+                database.execute("BEGIN IMMEDIATE")
                 database.execute(_SCHEMA)
+            except sqlite3.DatabaseError as error:
+                raise InternalError(
+                    f"cannot use the node slots' file {self.path}: {error}; remove it if it is damaged"
+                ) from None
+            try:
                 yield database
                 database.execute("COMMIT")
             except BaseException:

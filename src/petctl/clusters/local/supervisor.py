@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from petctl.clusters.local.allotment import Allotment
 from petctl.clusters.local.gpus import gpu_options
 from petctl.clusters.local.jobdir import (
     JobDirectory,
@@ -30,16 +31,15 @@ from petctl.clusters.local.jobdir import (
     take_lock,
     write_json,
     write_once,
-    write_text,
 )
 from petctl.clusters.local.keeper import REPLACE_PATIENCE, START_PATIENCE, NodeKeeper
+from petctl.clusters.local.picture import node_rows, sentence_of, state_of
 from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.secrets import secret_values
-from petctl.clusters.local.slots import Slots
 from petctl.errors import PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.machine import GATHERING, RUNNING, Config, Coordinator, End, Event, Lost, Scale
+from petctl.rendezvous.machine import Config, Coordinator, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Outcome, decode_outcome, encode
 from petctl.rendezvous.wire import PLAIN
 
@@ -69,11 +69,8 @@ class Supervisor:
     def __init__(self, directory: JobDirectory, record: Dict[str, Any], epoch: int) -> None:
         self.directory, self.record, self.plan, self.epoch = directory, record, record["plan"], epoch
         self.size = Config(**self.plan["config"])
-        self.wanted = self._read_wanted()
-        self.granted = 0
+        self.allotment = Allotment(directory, self.plan)
         self.recorder = Recorder(directory, record)
-        jobs = directory.path.parent
-        self.slots = Slots(directory.home, self.plan["slots"], lambda job: JobDirectory(jobs / job).alive())
         self.machine: Optional[ObservedCoordinator] = None
         self.outcome = _read_outcome(directory)
         self.finished = time.time()
@@ -97,25 +94,22 @@ class Supervisor:
 
     async def _wait_in_line(self) -> str:
         """Until slots are ours; the sentence of a cancellation that came first."""
-        job = self.directory.id
-        self.slots.enter(job, self.plan["priority"], self.size.min_nodes)
-        while self.outcome is None:
+        if self.outcome is not None:
+            return ""
+        self.allotment.enter()
+        if self.recorder.history.started is not None:
+            self.allotment.resume()
+            return ""
+        while True:
             if self.directory.cancel.exists():
-                if not self.recorder.history.started:
-                    return "cancelled while it was queued"
-                break  # it has nodes: they are to be stopped properly
-            self.wanted = self._read_wanted()
-            standing = self.slots.claim(job, self.wanted)
-            self.granted = standing.granted
-            if self.granted:
-                break
+                return "cancelled while it was queued"
+            standing = self.allotment.claim()
+            if standing.granted:
+                sentence = f"{self.directory.id} starts with {standing.granted} of {self.allotment.wanted} node(s)"
+                self.recorder.event("started", sentence, nodes=standing.granted)
+                return ""
             self._say_state("queued", standing.sentence())
             await asyncio.sleep(QUEUE_STEP)
-        if self.outcome is None and not self.recorder.history.started:
-            self.recorder.event(
-                "started", f"{job} starts with {self.granted} of {self.wanted} node(s)", nodes=self.granted
-            )
-        return ""
 
     def _say_state(self, state: str, sentence: str) -> None:
         if sentence != self.recorder.status["sentence"]:
@@ -132,7 +126,7 @@ class Supervisor:
     async def _look_after(self, welcome: Dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         fresh = self.epoch == 1
-        config = Config(**{**self.plan["config"], "wanted": self.wanted})
+        config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted})
         machine = ObservedCoordinator(config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome)
         control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel}
         tls, binding = self._tls()
@@ -143,13 +137,13 @@ class Supervisor:
         self.machine = machine
         self.recorder.picture = self._picture
         machine.observe = self.recorder.touch
-        self.keeper.adopt(self._names())
-        if self.outcome is None:
-            self.keeper.want(self._names(), START_PATIENCE if fresh else REPLACE_PATIENCE)
-            if self.directory.cancel.exists():
-                self._cancel(bool((read_json(self.directory.cancel) or {}).get("kill")))
-        else:
+        self.keeper.adopt(self.allotment.names())
+        if self.outcome is not None:
             self._close_nodes()
+        elif self.directory.cancel.exists():
+            self._cancel(bool((read_json(self.directory.cancel) or {}).get("kill")))
+        else:
+            self.keeper.want(self.allotment.names(), START_PATIENCE if fresh else REPLACE_PATIENCE)
         watch = [loop.create_task(self._grow()), loop.create_task(self._limit_time())]
         await self.over.wait()
         await self._until_gone()
@@ -194,63 +188,34 @@ class Supervisor:
             self.keeper.lost(effect.node, effect.incarnation)
         elif isinstance(effect, Event) and not (self.outcome is not None and effect.kind == "lost"):
             data = dict(effect.data)
+            if effect.kind == "joined" and self.machine is not None and data["node"] in self.machine.nodes:
+                self.keeper.joined(data["node"], self.machine.nodes[data["node"]].report.incarnation)
             if effect.kind == "running" and self.machine is not None:
                 procs = {name: node.report.procs for name, node in self.machine.nodes.items()}
                 places = self.machine.places.items()
                 data["members"] = {name: [place.first_rank, procs.get(name, 0)] for name, (_, place) in places}
             self.recorder.event(effect.kind, effect.sentence, **data)
-            if effect.kind in ("continued", "round") and self.machine and self.machine.wanted != self.wanted:
+            wanted = self.allotment.wanted
+            if effect.kind in ("continued", "round") and self.machine and self.machine.wanted != wanted:
                 # The wish was written down, but the last supervisor died before the nodes heard of it.
-                self.server.step(Scale(self.wanted, self._surplus()))
+                self.server.step(Scale(wanted, self.allotment.surplus()))
 
     def _picture(self) -> Dict[str, Any]:
         assert self.machine is not None
         facts = self.machine.status()
-        kept = self.keeper.rows()
-        rows = []
-        for node in facts["nodes"]:
-            own = kept.pop(node["name"], {"pid": 0, "restarts": 0})
-            first, procs = node["first_rank"], node["procs"]
-            rows.append(
-                {
-                    "name": node["name"],
-                    "address": node["address"],
-                    "state": node["state"],
-                    "rank": node["rank"],
-                    "ranks": list(range(first, first + procs)) if first is not None else [],
-                    "restarts": own["restarts"],
-                    "pid": own["pid"],
-                    "sentence": node["note"],
-                }
-            )
-        for name, own in kept.items():
-            rows.append({"name": name, "address": "", "state": "starting", "rank": None, "ranks": [], **own})
-        rows.sort(key=lambda row: (len(row["name"]), row["name"]))
-        sentence = facts["sentence"]
-        if self.outcome is not None:
-            sentence = f"ending ({self.outcome.sentence}): {len(rows)} node(s) are stopping"
-        elif self.granted < self.wanted:
-            sentence += f"; {self.granted} of {self.wanted} nodes have slots"
+        rows = node_rows(facts, self.keeper.rows())
+        ending = self.outcome.sentence if self.outcome is not None else ""
+        last, ran = str(self.recorder.status["state"]), bool(self.recorder.history.rounds)
         return {
-            "state": self._state(facts["phase"]),
-            "sentence": sentence,
-            "size": {"min": self.size.min_nodes, "wanted": self.wanted, "max": self.size.max_nodes},
+            "state": state_of(facts["phase"], last, ran),
+            "sentence": sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted),
+            "size": {"min": self.size.min_nodes, "wanted": self.allotment.wanted, "max": self.size.max_nodes},
             "round": facts["round"],
             "epoch": facts["epoch"],
             "spent": facts["spent"],
             "world_size": facts["world_size"],
             "nodes": rows,
         }
-
-    def _state(self, phase: str) -> str:
-        ran = bool(self.recorder.history.rounds)
-        if phase == RUNNING:
-            return "running"
-        if phase == GATHERING:
-            return "recovering" if ran else "starting"
-        # Neither a new coordinator that finds its feet nor a job that winds down changes what the workers do.
-        last = str(self.recorder.status["state"])
-        return last if last in ("starting", "running", "recovering") else "running" if ran else "starting"
 
     # -- what the user wants -------------------------------------------------------------------------------------------
 
@@ -263,21 +228,14 @@ class Supervisor:
             )
         if self.outcome is not None:
             raise UsageError(f"{self.directory.id} is ending: {self.outcome.sentence}")
-        before, self.wanted = self.wanted, wanted
-        write_text(self.directory.wanted, f"{wanted}\n", durable=True)
-        if wanted < self.granted:
-            self.slots.keep(self.directory.id, wanted)
-            self.granted = wanted
-        else:
-            self.granted = self.slots.claim(self.directory.id, wanted).granted
-        self.server.step(Scale(wanted, self._surplus()))
-        self.keeper.want(self._names())
+        before = self.allotment.wanted
+        self.allotment.want(wanted)
+        self.server.step(Scale(wanted, self.allotment.surplus()))
+        self.keeper.want(self.allotment.names())
         sentence = f"scaling from {before} to {wanted} nodes" if before != wanted else f"already at {wanted} nodes"
-        return (
-            sentence
-            if self.granted >= wanted
-            else f"{sentence}; {self.granted} have slots now, the rest when slots are free"
-        )
+        if self.allotment.short:
+            sentence += f"; {self.allotment.granted} have slots now, the rest when slots are free"
+        return sentence
 
     def _cancel(self, kill: bool = False) -> str:
         if kill:
@@ -292,13 +250,12 @@ class Supervisor:
         """Takes slots that become free while the job runs below its wanted size."""
         while True:
             await asyncio.sleep(GROW_STEP)
-            if self.granted < self.wanted and self.outcome is None:
-                granted = self.slots.claim(self.directory.id, self.wanted).granted
-                if granted > self.granted:
-                    self.granted = granted
-                    self.recorder.event("slots", f"{granted} of {self.wanted} nodes have slots now", nodes=granted)
-                    self.server.step(Scale(self.wanted))
-                    self.keeper.want(self._names())
+            before = self.allotment.granted
+            if self.allotment.short and self.outcome is None and self.allotment.claim().granted > before:
+                granted, wanted = self.allotment.granted, self.allotment.wanted
+                self.recorder.event("slots", f"{granted} of {wanted} nodes have slots now", nodes=granted)
+                self.server.step(Scale(wanted))
+                self.keeper.want(self.allotment.names())
 
     async def _limit_time(self) -> None:
         limit = self.plan["max_time"]
@@ -306,19 +263,6 @@ class Supervisor:
             started = self.recorder.history.started or time.time()
             await asyncio.sleep(max(0.0, started + limit - time.time()))
             self.server.step(End(Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")))
-
-    def _names(self) -> List[str]:
-        return [str(index) for index in range(min(self.wanted, self.granted or self.wanted))]
-
-    def _surplus(self) -> Any:
-        names = set(self._names())
-        return tuple(name for name in self.directory.node_names() if name not in names)
-
-    def _read_wanted(self) -> int:
-        try:
-            return int(self.directory.wanted.read_text())
-        except (FileNotFoundError, ValueError):
-            return self.size.wanted
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -350,7 +294,7 @@ class Supervisor:
     def _bow_out(self) -> None:
         assert self.outcome is not None
         sweep(self.directory.id, self.directory.nodes)
-        self.slots.release(self.directory.id)
+        self.allotment.release()
         outcome = read_json(self.directory.outcome) or {}
         self.recorder.finish(outcome, float(outcome.get("finished", self.finished)))
 

@@ -1,0 +1,49 @@
+"""A job's status at one moment, from what the coordinator and the keeper know. Pure: facts in, the fields of
+status.json out."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping
+
+from petctl.rendezvous.machine import GATHERING, RUNNING
+
+
+def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> List[Dict[str, Any]]:
+    """One row per node: those that have joined, and those that are only being started."""
+    rows: Dict[str, Dict[str, Any]] = {
+        name: {"name": name, "address": "", "state": "starting", "rank": None, "ranks": [], **own}
+        for name, own in kept.items()
+    }
+    for node in facts["nodes"]:
+        own = kept.get(node["name"], {"pid": 0, "restarts": 0})  # not ours: it joined with a token
+        first = node["first_rank"]
+        rows[node["name"]] = {
+            "name": node["name"],
+            "address": node["address"],
+            "state": node["state"],
+            "rank": node["rank"],
+            "ranks": list(range(first, first + node["procs"])) if first is not None else [],
+            "restarts": own["restarts"],
+            "pid": own["pid"],
+            "sentence": node["note"],
+        }
+    return sorted(rows.values(), key=lambda row: (len(row["name"]), row["name"]))
+
+
+def state_of(phase: str, last: str, ran: bool) -> str:
+    """The job's state in the words of its life."""
+    if phase == RUNNING:
+        return "running"
+    if phase == GATHERING:
+        return "recovering" if ran else "starting"
+    # Neither a new coordinator that finds its feet nor a job that winds down changes what the workers do.
+    return last if last in ("starting", "running", "recovering") else "running" if ran else "starting"
+
+
+def sentence_of(facts: Mapping[str, Any], rows: int, ending: str, granted: int, wanted: int) -> str:
+    """Why it is as it is, in one sentence."""
+    if ending:
+        return f"ending ({ending}): {rows} node(s) are stopping"
+    if granted < wanted:
+        return f"{facts['sentence']}; {granted} of {wanted} nodes have slots"
+    return str(facts["sentence"])

@@ -1,0 +1,62 @@
+"""PyTorch's own process group and launcher, on two nodes: the reserved port works, and its error file is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
+from tests.integration.agent.conftest import ROOT, Bench
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
+
+SCRIPT = """
+import os, torch, torch.distributed as dist
+from torch.distributed.elastic.multiprocessing.errors import record
+
+@record
+def main():
+    dist.init_process_group("gloo")
+    one = torch.ones(1)
+    dist.all_reduce(one)
+    print("sum", int(one.item()), flush=True)
+    if "BOOM" in os.environ and dist.get_rank() == 1:
+        raise RuntimeError("boom in rank 1")
+    dist.barrier()
+    dist.destroy_process_group()
+
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    for candidate in (sys.executable, str(ROOT / ".venv-torch" / "bin" / "python")):
+        if (
+            Path(candidate).exists()
+            and subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0
+        ):
+            return candidate
+    pytest.skip("torch is not installed")
+
+
+@pytest.mark.parametrize("launcher", ["elastic", "torchrun"])
+@pytest.mark.parametrize("fails", [False, True], ids=["well", "badly"])
+def test_a_process_group_over_two_nodes(bench: Bench, python: str, launcher: str, fails: bool) -> None:
+    script = bench.directory / "train.py"
+    script.write_text(SCRIPT)
+    env = {"BOOM": "1"} if fails else {}
+    procs = "2" if fails and launcher == "torchrun" else "1"
+    bench.open("script", [str(script)], nodes=2, procs=procs, python=python, launcher=launcher, env=env)
+    for name in ("n0", "n1"):
+        bench.agent(node=name)
+    outcome = bench.ended(150)
+    world = 2 * int(procs)
+    assert bench.log().read_text().splitlines()[0] == f"sum {world}"
+    assert outcome.state == (ENDED_FAILED if fails else SUCCEEDED), outcome
+    if fails:
+        assert outcome.failure is not None and "RuntimeError" in outcome.failure.message
+        assert "Traceback" in outcome.failure.traceback

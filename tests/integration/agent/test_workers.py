@@ -1,0 +1,161 @@
+"""`Workers` by itself, in this process's loop: with pidfds, and as on systems that have none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Awaitable, Callable
+
+import pytest
+
+from petctl.agent import workers as module
+from petctl.agent.workers import Launch, Worker, Workers
+from tests.integration.agent.conftest import alive, until
+
+STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
+
+
+class Scene:
+    """Workers in a loop, and what was heard of them."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.key = f"scene-{os.urandom(4).hex()}/n0/1"
+        self.exits: asyncio.Queue[Worker] = asyncio.Queue()
+        self.stopped = asyncio.Event()
+        self.workers = Workers(self.key, 0, self.exits.put_nowait, self.stopped.set)
+
+    def launch(self, rank: int, *argv: str) -> Launch:
+        out, err = (str(self.directory / f"{rank}.{stream}") for stream in ("out", "err"))
+        return Launch(rank, rank, list(argv), {**os.environ, "PETCTL_NODE_KEY": self.key}, None, out, err)
+
+    async def up(self, rank: int) -> str:
+        path = self.directory / f"{rank}.out"
+        await asyncio.get_running_loop().run_in_executor(None, until, lambda: "\n" in path.read_text(), "a line")
+        return path.read_text()
+
+
+@pytest.fixture(params=["pidfd", "sigchld"])
+def play(request: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Runs a scene and leaves no process behind."""
+    if request.param == "sigchld":
+        monkeypatch.setattr(module, "_pidfds_work", lambda: False)
+
+    def run(act: Callable[[Scene], Awaitable[None]]) -> None:
+        async def main() -> None:
+            scene = Scene(tmp_path)
+            try:
+                await asyncio.wait_for(act(scene), 30)
+            finally:
+                scene.workers.destroy()
+
+        asyncio.run(main())
+
+    return run
+
+
+def test_every_exit_is_reported_with_its_code(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        commands = ("exit 0", "exit 3", "kill -9 $$")
+        scene.workers.start([scene.launch(rank, "/bin/sh", "-c", line) for rank, line in enumerate(commands)])
+        seen = {
+            worker.launch.rank: (worker.code, worker.signal) for worker in [await scene.exits.get() for _ in commands]
+        }
+        assert seen == {0: (0, 0), 1: (3, 0), 2: (137, 9)}
+        assert not scene.workers.running
+
+    play(act)
+
+
+def test_the_shorter_grace_holds(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        scene.workers.start([scene.launch(0, sys.executable, "-c", STUBBORN)])
+        await scene.up(0)
+        begun = time.monotonic()
+        scene.workers.stop(600.0)
+        scene.workers.stop(0.2)
+        scene.workers.stop(300.0)
+        await scene.stopped.wait()
+        assert 0.2 <= time.monotonic() - begun < 20
+        assert scene.exits.empty()  # an end that was asked for is no news
+
+    play(act)
+
+
+def test_stopped_means_that_grandchildren_are_gone_too(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        line = 'trap "exit 0" TERM; setsid "$0" -c "$1" & setsid sleep 600 & sleep 600 & echo $! ; wait'
+        scene.workers.start([scene.launch(0, "/bin/bash", "-c", line, sys.executable, STUBBORN)])
+        text = await scene.up(0)
+        await asyncio.get_running_loop().run_in_executor(
+            None, until, lambda: "up" in (scene.directory / "0.out").read_text(), "the stubborn one runs"
+        )
+        marked = module.processes.carrying(f"PETCTL_NODE_KEY={scene.key}", module.processes.table())
+        assert len(marked) == 4
+        scene.workers.stop(0.3)
+        await scene.stopped.wait()
+        assert not any(alive(pid) for pid in marked), text
+
+    play(act)
+
+
+def test_stop_with_nothing_running_is_answered(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        scene.workers.stop(30.0)
+        await scene.stopped.wait()
+
+    play(act)
+
+
+def test_what_ended_workers_left_is_gone_before_the_next_start(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        scene.workers.start([scene.launch(0, "/bin/sh", "-c", "setsid sleep 600 & echo $!")])
+        assert (await scene.exits.get()).code == 0
+        left = int(await scene.up(0))
+        assert alive(left)
+        scene.workers.start([scene.launch(1, "/bin/true")])
+        assert not alive(left)
+        await scene.exits.get()
+
+    play(act)
+
+
+def test_all_or_none_are_started(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        with pytest.raises(FileNotFoundError):
+            scene.workers.start([scene.launch(0, "/bin/sleep", "600"), scene.launch(1, "/no/such/program")])
+        assert not scene.workers.running
+        assert not module.processes.carrying(f"PETCTL_NODE_KEY={scene.key}", module.processes.table())
+
+    play(act)
+
+
+def test_a_worker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        try:
+            bind = module.native.die_with_parent()
+            launch = Launch(
+                0, 0, ["/bin/sleep", "600"], dict(os.environ), None, str(tmp_path / "o"), str(tmp_path / "e")
+            )
+            os.write(write, b"%d\n" % module._start(launch, bind).pid)
+            signal.pause()
+        finally:
+            os._exit(1)
+    os.close(write)
+    try:
+        worker = int(os.read(read, 64))
+        assert alive(worker)
+    finally:
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        os.close(read)
+    try:
+        until(lambda: not alive(worker), "the worker is gone", 5.0)
+    finally:
+        module.processes.signal_each([worker], signal.SIGKILL)

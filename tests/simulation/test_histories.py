@@ -1,0 +1,41 @@
+"""Random histories must keep every rule, and must notice when a rule is dropped from the machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.invariants import Violation
+from tests.simulation.mutants import MUTANTS, Mutant
+from tests.simulation.schedule import Schedule
+
+HISTORIES = 2400
+CHUNK = 200
+SEARCH = 400  # histories in which a mutant must be caught
+
+
+@pytest.mark.parametrize("start", range(0, HISTORIES, CHUNK))
+def test_every_history_keeps_the_rules(start: int) -> None:
+    for seed in range(start, start + CHUNK):
+        try:
+            Schedule(seed).run()
+        except Violation as violation:
+            pytest.fail(f"seed {seed}: {violation}; replay with python -m tests.simulation.schedule {seed}")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name.replace(" ", "-"))
+def test_every_mutant_is_caught(mutant: Mutant) -> None:
+    machines = mutant.build()
+    for seed in range(SEARCH):
+        try:
+            Schedule(seed, machines).run()
+        except (Violation, AssertionError, RuntimeError, KeyError):
+            return
+    pytest.fail(f"{SEARCH} histories did not notice that {mutant.name}")
+
+
+def test_a_seed_is_a_whole_history() -> None:
+    first, second = Schedule(7), Schedule(7)
+    first.run()
+    second.run()
+    assert first.fleet.lines == second.fleet.lines
+    assert first.fleet.messages == second.fleet.messages

@@ -1,0 +1,42 @@
+"""What a node finds out about its machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from petctl.agent.host import choose_log_dir, own_address
+from petctl.agent.options import Options
+from petctl.agent.task import Task
+from petctl.errors import PetctlError
+from petctl.rendezvous.joinfile import JoinFile
+
+
+def join(address: str) -> JoinFile:
+    return JoinFile("j", "t", "", {"address": address})
+
+
+def test_a_node_beside_its_coordinator_is_reached_over_loopback() -> None:
+    assert own_address(join("127.0.0.1:4711")) == own_address(join("localhost:4711")) == "127.0.0.1"
+
+
+def test_without_an_answer_the_hosts_name_has_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "big-one")
+    assert own_address(JoinFile("j", "t", "", {"file": "/no/such/file"})) == "big-one"
+
+
+def test_logs_go_where_the_job_wants_them_or_else_to_the_nodes_own_place(tmp_path: Path) -> None:
+    said: list[str] = []
+    options = Options("F", "n0", "1", state_dir=str(tmp_path / "state"))
+    wanted, blocked = tmp_path / "wanted", tmp_path / "file"
+    blocked.write_text("")
+    assert choose_log_dir(task(str(wanted)), options, said.append) == str(wanted) and not said
+    assert choose_log_dir(task(str(blocked / "x")), options, said.append) == str(tmp_path / "state" / "logs")
+    assert str(blocked) in said[0]
+    with pytest.raises(PetctlError, match="--state-dir"):
+        choose_log_dir(task(""), Options("F", "n0", "1", state_dir=str(blocked)), said.append)
+
+
+def task(log_dir: str) -> Task:
+    return Task(job="j", kind="shell", words=["true"], log_dir=log_dir)

@@ -1,0 +1,95 @@
+"""Command lines of the two launchers, and how many processes a node runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petctl.agent.environment import RoundContext
+from petctl.agent.host import Devices, count_processes
+from petctl.agent.launchers import command, interpreter, launches, torchrun_command
+from petctl.agent.task import Task
+from petctl.errors import UsageError
+from petctl.rendezvous.messages import Place
+
+PLACE = Place(rank=1, nodes=2, first_rank=2, world_size=4, master_addr="10.0.0.1", master_port=4711)
+CONTEXT = RoundContext("n1", "key", epoch=1, round=3, place=PLACE, spent=0, procs=2)
+
+
+def task(kind: str, *words: str, **fields: Any) -> Task:
+    return Task(job="j", kind=kind, words=list(words), **{"python": sys.executable, **fields})
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (task("script", "train.py", "--lr", "0.1 x"), [sys.executable, "-u", "train.py", "--lr", "0.1 x"]),
+        (task("module", "pkg.train", "-v"), [sys.executable, "-u", "-m", "pkg.train", "-v"]),
+        (task("program", "nvidia-smi", "-L"), ["nvidia-smi", "-L"]),
+        (task("shell", "echo $RANK | cat"), ["/bin/sh", "-c", "echo $RANK | cat"]),
+    ],
+)
+def test_the_users_words_survive(given: Task, wanted: list[str]) -> None:
+    assert command(given, os.environ) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        (task("script", "train.py", "a b"), ["train.py", "a b"]),
+        (task("module", "pkg", "x"), ["--module", "pkg", "x"]),
+        (task("program", "ls", "-l"), ["--no-python", "ls", "-l"]),
+        (task("shell", "a | b"), ["--no-python", "/bin/sh", "-c", "a | b"]),
+    ],
+)
+def test_torchrun_gets_its_place_and_the_users_words(given: Task, end: list[str]) -> None:
+    start = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--node-rank=1", "--master-addr=10.0.0.1"]
+    start += ["--master-port=4711", "--nproc-per-node=2", "--max-restarts=0"]
+    assert torchrun_command(given, CONTEXT, os.environ) == start + end
+
+
+def test_elastic_starts_one_process_per_rank_and_torchrun_one_per_node() -> None:
+    ranks = [(launch.rank, launch.local_rank) for launch in launches(task("shell", "true"), CONTEXT, {}, "/logs")]
+    assert ranks == [(2, 0), (3, 1)]
+    (only,) = launches(task("script", "x.py", launcher="torchrun"), CONTEXT, dict(os.environ), "/logs")
+    assert (only.rank, only.out) == (2, "/logs/round-0003/rank-2.out")
+    with pytest.raises(UsageError, match="mpi"):
+        launches(task("shell", "true", launcher="mpi"), CONTEXT, {}, "/logs")
+
+
+def test_the_interpreter_is_the_jobs_else_the_nodes_python3(tmp_path: Path) -> None:
+    fake = tmp_path / "python3"
+    fake.write_text("#!/bin/sh\n")
+    fake.chmod(0o755)
+    assert interpreter(task("script", "x", python=""), {"PATH": str(tmp_path)}) == str(fake)
+    with pytest.raises(UsageError, match="--python"):
+        interpreter(task("script", "x", python=""), {"PATH": str(tmp_path / "nothing")})
+
+
+@pytest.mark.parametrize(
+    ("procs", "devices", "environ", "wanted"),
+    [
+        ("3", Devices(), {}, 3),
+        ("gpu", Devices(gpus="0,2"), {"CUDA_VISIBLE_DEVICES": "0"}, 2),
+        ("gpu", Devices(nominal=4), {}, 4),
+        ("gpu", Devices(), {"CUDA_VISIBLE_DEVICES": "0,1,-1,2"}, 2),
+        ("auto", Devices(gpus="1"), {}, 1),
+        ("auto", Devices(gpus=""), {}, len(os.sched_getaffinity(0))),
+        ("cpu", Devices(gpus="0"), {}, len(os.sched_getaffinity(0))),
+    ],
+)
+def test_processes_of_a_node(procs: str, devices: Devices, environ: dict[str, str], wanted: int) -> None:
+    assert count_processes(procs, devices, environ) == wanted
+
+
+@pytest.mark.parametrize(
+    ("procs", "environ"),
+    [("gpu", {"CUDA_VISIBLE_DEVICES": ""}), ("gpu", {"CUDA_VISIBLE_DEVICES": "-1"}), ("0", {}), ("x", {})],
+)
+def test_an_impossible_number_of_processes_is_an_error(procs: str, environ: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        count_processes(procs, Devices(), environ)

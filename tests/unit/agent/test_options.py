@@ -1,0 +1,50 @@
+"""The words of the agent's command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from petctl.agent.cli import main
+from petctl.agent.options import parse_join
+from petctl.errors import UsageError
+
+
+def test_all_options_in_both_spellings() -> None:
+    words = ["--file=F", "--node", "a", "--address=10.0.0.1", "--state-dir", "/s", "--gpus", "0,1", "--stream"]
+    options = parse_join(words)
+    assert options[:2] == ("F", "a") and options[3:] == ("10.0.0.1", "/s", "0,1", None, True)
+    assert parse_join(["--file", "F", "--nominal-gpus", "4"]).nominal_gpus == 4
+
+
+def test_every_start_is_a_new_incarnation_with_a_readable_name() -> None:
+    first, second = (parse_join(["--file", "F"], host=lambda: "My Host!.example.org") for _ in range(2))
+    assert first.node.startswith("My-Host-") and first.node != second.node
+    assert first.incarnation != second.incarnation
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        ([], "--file"),
+        (["--file"], "needs a value"),
+        (["--fiel", "F"], "'--fiel'"),
+        (["--file", "F", "--node", "a/b"], "a/b"),
+        (["--file", "F", "--nominal-gpus", "x"], "not a number"),
+        (["--file", "F", "--gpus", "0", "--nominal-gpus", "1"], "not both"),
+        (["--file", "F", "--stream=1"], "no value"),
+        (["F"], "'F'"),
+    ],
+)
+def test_wrong_words_are_named(words: list[str], part: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_join(words)
+    assert part in str(error.value)
+
+
+def test_help_has_an_example_and_errors_have_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0 and main(["join", "--help"]) == 0
+    assert "petctl-agent.pyz join --file" in capsys.readouterr().out
+    assert main([]) == 2
+    capsys.readouterr()
+    assert main(["jion"]) == 2
+    assert capsys.readouterr().err == "petctl-agent: there is no command 'jion'; use join, version or --help\n"

@@ -1,0 +1,72 @@
+"""What is told about a failed worker, from what it may have left behind."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from petctl.agent.rootcause import from_error_file, from_stderr, signal_name
+
+
+def trace(depth: int, prefix: str = "") -> str:
+    lines = ["Traceback (most recent call last):"]
+    for level in range(depth):
+        lines += [f'  File "train.py", line {level}, in step', f"    step({level})"]
+    return "".join(f"{prefix}{line}\n" for line in [*lines, "ValueError: bad step"])
+
+
+def test_the_last_traceback_and_its_exception() -> None:
+    message, text = from_stderr((trace(1) + "noise\n" + trace(2) + "a warning after it\n").encode())
+    assert message == "ValueError: bad step"
+    assert text.startswith("Traceback") and "line 1" in text and "noise" not in text
+
+
+def test_a_deep_traceback_keeps_its_end() -> None:
+    message, text = from_stderr(trace(200).encode())
+    assert message == "ValueError: bad step"
+    assert len(text.splitlines()) <= 30 and text.endswith("ValueError: bad step") and "line 199" in text
+
+
+def test_torchs_rank_prefix_is_taken_off() -> None:
+    message, text = from_stderr(trace(1, "[rank3]: ").encode())
+    assert message == "ValueError: bad step" and "[rank3]" not in text
+
+
+def test_without_a_traceback_the_last_lines() -> None:
+    assert from_stderr(b"one\n\ntwo\n\n") == ("two", "one\ntwo")
+    assert from_stderr(b"") == ("", "")
+
+
+def test_the_last_words_of_a_killed_worker_are_not_the_cause() -> None:
+    assert from_stderr(b"just a warning\n", killed=True) == ("", "just a warning")
+    message, text = from_stderr(
+        b"noise\nFatal Python error: Segmentation fault\n\nCurrent thread:\n  File x\n", killed=True
+    )
+    assert message == "Fatal Python error: Segmentation fault" and text.endswith("File x") and "noise" not in text
+
+
+def test_binary_and_giant_lines_stay_bounded() -> None:
+    message, text = from_stderr(bytes(range(256)) * 40 + b"x" * 50_000)
+    assert len(message) <= 500 and len(text.encode()) <= 8192 and "\0" not in text
+
+
+def test_the_error_file_of_torch() -> None:
+    inner = {
+        "message": "RuntimeError: boom\nsecond line",
+        "extraInfo": {"py_callstack": "Traceback\n  x", "timestamp": "1"},
+    }
+    assert from_error_file(json.dumps({"message": inner}).encode()) == ("RuntimeError: boom", "Traceback\n  x")
+    assert from_error_file(b'{"message": "plain"}') == ("plain", "plain")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"other": 1}', b'"text"', b"\xff\xfe", b"[" * 100_000])
+def test_an_unusable_error_file_is_as_none(data: bytes) -> None:
+    assert from_error_file(data) == ("", "")
+
+
+def test_names_of_signals() -> None:
+    assert (signal_name(9), signal_name(11)) == ("SIGKILL", "SIGSEGV")
+    if sys.platform.startswith("linux"):
+        assert signal_name(40) == "signal 40"

@@ -1,0 +1,114 @@
+"""Following a job: everything is written before the end is told, and Ctrl-C means cancel, then kill, then leave."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any, Iterator, NamedTuple
+
+import pytest
+
+from petctl.cli.follow import Follower
+
+
+class Line(NamedTuple):
+    round: int
+    rank: int
+    stream: str
+    text: bytes
+
+
+class FakeScreen:
+    """Keeps the order of what is written."""
+
+    live = False
+
+    def __init__(self) -> None:
+        self.written: list[object] = []
+        self.told = threading.Condition()
+
+    def lines(self, lines: Any) -> None:
+        self.written += [line.text for line in lines]
+
+    def say(self, sentence: str) -> None:
+        self.written.append(sentence)
+
+    def close(self) -> None:
+        pass
+
+
+class FakeHandle:
+    """A job that ends when it is told to."""
+
+    id = "mnist-3f9k"
+
+    def __init__(self, presses: int = 0, ends_on: int = 0) -> None:
+        self.presses, self.ends_on = presses, ends_on
+        self.cancels: list[bool] = []
+        self.over = threading.Event()
+        self.cancelled = threading.Condition()
+        if not presses:
+            self.over.set()
+
+    def logs(self, **options: Any) -> Iterator[Line]:
+        yield Line(1, 0, "out", b"first\n")
+        for number in range(1, self.presses + 1):
+            os.kill(os.getpid(), signal.SIGINT)
+            with self.cancelled:
+                assert self.cancelled.wait_for(lambda n=number: len(self.cancels) >= min(n, 2), 10)
+        assert self.over.wait(10)
+        yield Line(1, 0, "out", b"last\n")
+
+    def events(self, **options: Any) -> Iterator[dict[str, Any]]:
+        yield {"kind": "joined", "sentence": "node 0 joined"}
+        assert self.over.wait(10)
+
+    def cancel(self, kill: bool) -> str:
+        with self.cancelled:
+            self.cancels.append(kill)
+            if len(self.cancels) == self.ends_on:
+                self.over.set()
+            self.cancelled.notify_all()
+        return "cancelling"
+
+    def wait(self) -> str:
+        return "final"
+
+
+def follow(handle: FakeHandle) -> list[object]:
+    screen = FakeScreen()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert Follower(handle, screen).follow() == "final"  # type: ignore[arg-type, comparison-overlap]
+    finally:
+        assert signal.getsignal(signal.SIGINT) is before
+        handle.over.set()
+    return screen.written
+
+
+def test_all_lines_and_sentences_are_written_before_the_end() -> None:
+    written = follow(FakeHandle())
+    assert written.index(b"first\n") < written.index(b"last\n")
+    assert "node 0 joined" in written
+
+
+def test_the_first_control_c_cancels_and_following_goes_on() -> None:
+    handle = FakeHandle(presses=1, ends_on=1)
+    written = follow(handle)
+    assert handle.cancels == [False]
+    assert "cancelling; press Ctrl-C again to kill" in written
+    assert b"last\n" in written
+
+
+def test_the_second_control_c_kills() -> None:
+    handle = FakeHandle(presses=2, ends_on=2)
+    assert "killing" in follow(handle)
+    assert handle.cancels == [False, True]
+
+
+def test_the_third_control_c_leaves() -> None:
+    handle = FakeHandle(presses=3)
+    with pytest.raises(KeyboardInterrupt):
+        follow(handle)
+    assert handle.cancels == [False, True]

@@ -1,0 +1,126 @@
+"""What people read about a job: durations, the status line, the page, the root cause, which events are news."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from petctl.cli.ending import exit_code, root_cause
+from petctl.cli.follow import is_news, status_line
+from petctl.cli.page import job_page
+from petctl.cli.text import duration, many_workers, table
+from petctl.jobs.status import ErrorStatus, NodeStatus, RoundStatus, SizeStatus, Status
+
+
+def a_status(**fields: Any) -> Status:
+    now = time.time()
+    known: dict[str, Any] = {
+        "id": "mnist-3f9k",
+        "name": "mnist",
+        "cluster": "local",
+        "state": "running",
+        "since": now - 65,
+        "sentence": "round 2 runs",
+        "size": SizeStatus(min=1, wanted=2, max=3),
+        "submitted": now - 70,
+        "command": "train.py --lr 0.1",
+        "directory": "/jobs/mnist-3f9k",
+        "round": 2,
+        "restarts": 3,
+        "nodes": [
+            NodeStatus(name="0", state="running", ranks=[0, 3], address="127.0.0.1", pid=77),
+            NodeStatus(name="1", state="starting"),
+        ],
+        "rounds": [
+            RoundStatus(number=1, reason="the job starts", nodes=["0"], world_size=4, started=now - 69),
+            RoundStatus(
+                number=2, reason="node 1 was lost", nodes=["0"], world_size=4, started=now - 9, seconds_lost=0.42
+            ),
+        ],
+    }
+    return Status(**{**known, **fields})
+
+
+BOOM = ErrorStatus(node="1", rank=5, local_rank=1, code=3, message="boom", traceback="Traceback:\n  ValueError: boom")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0s"),
+        (0.44, "0.4s"),
+        (12, "12s"),
+        (59.7, "1m 00s"),
+        (184, "3m 04s"),
+        (7500, "2h 05m"),
+        (273_600, "3d 04h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_columns_line_up() -> None:
+    assert (
+        table(["ID", "STATE"], [["a-long-id", "x"], ["b", "y z"]]) == "ID         STATE\na-long-id  x\nb          y z"
+    )
+
+
+def test_the_status_line() -> None:
+    assert status_line(a_status()) == "mnist-3f9k  running  1/2 nodes  round 2  1m 10s  round 2 runs"
+
+
+def test_the_page_tells_everything() -> None:
+    page = job_page(a_status(), colour=False)
+    for told in ("mnist-3f9k", "running for 1m 05s", "1 running, 2 wanted, 1 to 3 allowed", "0-3", "0.42s"):
+        assert told in page
+    assert "node 1 was lost" in page
+    assert "\x1b" not in page
+    assert "\x1b[32mrunning" in job_page(a_status(), colour=True)
+
+
+def test_the_root_cause_names_the_worker_and_the_next_command() -> None:
+    text = "\n".join(root_cause(a_status(state="failed", error=BOOM, exit_code=3)))
+    assert "rank 5 on node 1, exit code 3" in text
+    assert "    ValueError: boom" in text
+    assert "/jobs/mnist-3f9k/logs" in text
+    assert "petctl logs mnist-3f9k --rank 5 --round 2" in text
+
+
+def test_a_lost_job_without_an_error_still_says_what_to_do() -> None:
+    assert "petctl logs mnist-3f9k" in "\n".join(root_cause(a_status(state="lost")))
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "expected"),
+    [("succeeded", 0, 0), ("failed", 7, 7), ("cancelled", 130, 130), ("lost", None, 1), ("succeeded", None, 0)],
+)
+def test_exit_codes(state: str, code: int | None, expected: int) -> None:
+    assert exit_code(a_status(state=state, exit_code=code)) == expected
+
+
+def test_when_lines_need_a_prefix() -> None:
+    alone = SizeStatus(min=1, wanted=1, max=1)
+    assert many_workers(a_status())
+    assert many_workers(a_status(size=alone))  # four workers on one node
+    assert not many_workers(a_status(size=alone, rounds=[]))
+
+
+@pytest.mark.parametrize(
+    ("event", "news"),
+    [
+        ({"kind": "started"}, False),
+        ({"kind": "node", "restart": False}, False),
+        ({"kind": "node", "restart": True}, True),
+        ({"kind": "round", "round": 1}, False),
+        ({"kind": "round", "round": 2}, True),
+        ({"kind": "joined"}, True),
+        ({"kind": "failure"}, False),  # the next round's sentence, or the end, says it again
+        ({"kind": "closing"}, False),
+        ({"kind": "something new"}, True),
+    ],
+)
+def test_which_events_are_news(event: dict[str, Any], news: bool) -> None:
+    assert is_news(event) is news
