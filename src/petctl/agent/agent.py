@@ -35,6 +35,7 @@ from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
 from petctl.rendezvous.messages import Failure, decode_order, encode
 
+_TICK = 0.01  # seconds between two ticks at the least
 _CANNOT_START = 127  # what a shell answers when there is no such program
 
 
@@ -127,7 +128,10 @@ class Agent:
         if self._timer is not None:
             self._timer.cancel()
         deadline = self._member.deadline()
-        self._timer = None if deadline is None else self._loop.call_at(deadline, self._feed, mb.Tick())
+        if deadline is None:
+            self._timer = None
+        else:  # a deadline that stays in the past while something else is waited for must not spin
+            self._timer = self._loop.call_at(max(deadline, self._loop.time() + _TICK), self._feed, mb.Tick())
 
     def _connected(self, welcome: Dict[str, Any]) -> None:
         if self._member is None:

@@ -11,7 +11,6 @@ import os
 import re
 from typing import Iterable, List, NamedTuple, Optional, Tuple
 
-STREAMS = ("out", "err")
 _ROUND = re.compile(r"round-(\d{4,})\Z")
 _FILE = re.compile(r"rank-(\d+)\.(out|err)\Z")
 

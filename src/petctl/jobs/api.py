@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from petctl.clusters.base import DEFAULT, KINDS, AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
-from petctl.errors import InternalError, UsageError
+from petctl.errors import InternalError, NotFound, UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.names import find_id, name_of, new_id
 from petctl.jobs.registry import Registry
-from petctl.jobs.status import Status, status_from
+from petctl.jobs.status import Status, damaged_status, status_from
 from petctl.spec import Job
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
@@ -156,8 +156,15 @@ def list_jobs(cluster: str | None = None) -> list[Status]:
     registry = Registry(petctl_home())
     known = registry.ended(where.name)
     ids = where.ids()
-    fresh = [status_from(where.status(job_id)) for job_id in ids if job_id not in known]
-    registry.keep(fresh)
+    fresh = [_listed(where, job_id) for job_id in ids if job_id not in known]
+    registry.keep(status for status in fresh if status.submitted)
     registry.forget(where.name, set(known) - set(ids))
     statuses = fresh + [status for job_id, status in known.items() if job_id in set(ids)]
     return sorted(statuses, key=lambda status: status.submitted, reverse=True)
+
+
+def _listed(cluster: Cluster, job_id: str) -> Status:
+    try:
+        return status_from(cluster.status(job_id))
+    except (InternalError, NotFound) as error:
+        return damaged_status(job_id, cluster.name, str(error))

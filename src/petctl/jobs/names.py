@@ -29,7 +29,7 @@ def name_of(job: Job) -> str:
     if job.command.kind == "module":
         word = word.rpartition(".")[2]
     elif job.command.kind == "shell":
-        word = (word.split() or ["job"])[0]
+        word = word.split()[0]
     stem = PurePath(word).name
     stem = stem[:-3] if stem.endswith(".py") else stem
     cleaned = re.sub(r"[^a-z0-9_.]+", "-", stem.lower()).strip("-_.")[:LONGEST_DERIVED].rstrip("-_.")

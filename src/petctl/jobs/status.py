@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from petctl.errors import InternalError
+
 FINAL = frozenset({"succeeded", "failed", "cancelled", "lost"})
 
 
@@ -100,4 +102,23 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_from(data: dict[str, Any]) -> Status:
     """A status from a cluster's mapping; fields of newer versions are ignored."""
-    return msgspec.convert(data, Status)
+    try:
+        return msgspec.convert(data, Status)
+    except msgspec.ValidationError as error:
+        name = data.get("id", "a job")
+        raise InternalError(f"the status of {name} is damaged ({error}); forget it with: petctl rm {name}") from None
+
+
+def damaged_status(job_id: str, cluster: str, sentence: str) -> Status:
+    """What a list shows of a job whose files cannot be read: the others must still be listed."""
+    return Status(
+        id=job_id,
+        name=job_id,
+        cluster=cluster,
+        state="lost",
+        since=0.0,
+        sentence=sentence,
+        size=SizeStatus(min=0, wanted=0, max=0),
+        submitted=0.0,
+        exit_code=InternalError.code,
+    )

@@ -603,7 +603,9 @@ class Coordinator:
     # -- speaking ----------------------------------------------------------------------------------------------------
 
     def header(self) -> Header:
-        return Header(self.epoch, self.leader, self.seq, self.round, self.spent, self.wanted)
+        """What nodes are to remember: never less than they knew, since it replaces what they knew."""
+        newest = max(self.round, self.foreign_round)
+        return Header(self.epoch, self.leader, self.seq, newest, self.spent, self.wanted)
 
     def order_for(self, name: str, header: Header) -> Order:
         """What is wanted of a node now: the same answer however often it is asked."""

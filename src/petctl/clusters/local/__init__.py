@@ -1,12 +1,21 @@
 """The cluster that is this machine: a node is an agent process, a job is a directory with a supervisor.
 
-cluster.py     the Cluster protocol over job directories; runs in the user's command
-jobdir.py      the job directory: names, atomic files, locks
-processes.py   finding and ending processes that a job left behind
-slots.py       how many nodes may run at once, and who is next
-secrets.py     the file of secret values
-lost.py        recognising and burying a job that nobody looks after any more
-supervisor.py  one process per job: waits for slots, then coordinates and keeps the nodes
-keeper.py      starts, adopts, replaces and releases a job's nodes
-recorder.py    what the supervisor writes down: status.json, events.jsonl
+    cluster.py     the Cluster protocol over job directories; runs in the user's command
+    plan.py        Job -> exactly what will be started, as plain data: job.json
+    jobdir.py      the job directory: names, atomic files, locks
+    reading.py     status, events and logs, as they change
+    lost.py        recognising and burying a job that nobody looks after any more
+    proxy.py       a port here that leads to a port of a node
+    secrets.py     the file of secret values
+    slots.py       how many nodes may run at once, and who is next
+    gpus.py        dividing this machine's GPUs between the nodes of a job
+    processes.py   finding and ending processes that a job left behind
+    supervisor.py  one process per job: waits for slots, then coordinates and keeps the nodes
+    allotment.py   ... how many nodes there should be now
+    keeper.py      ... starting, adopting, replacing and releasing them
+    recorder.py    ... what it writes down: status.json, events.jsonl
+    picture.py     ... the status of a moment
+
+The user's commands and the supervisor are different processes, and meet only in the job's directory and on the
+coordinator's control connection.
 """

@@ -1,0 +1,152 @@
+"""The plan is exactly what will run: right interpreter, right GPUs, no secret, nothing of the environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from petctl.agent.task import decode_task
+from petctl.clusters.base import find_cluster
+from petctl.clusters.config import cluster_settings
+from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
+from petctl.clusters.local.jobdir import JobDirectory
+from petctl.clusters.local.plan import advertised_address, command_line, make_plan, supervisor_environment
+from petctl.clusters.local.secrets import list_secrets, remove_secret, secret_values, set_secret
+from petctl.clusters.task import interpreter
+from petctl.errors import NotFound, UsageError
+from petctl.spec import Job
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path
+
+
+def executable(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_interpreter_is_the_users_choice(tmp_path: Path) -> None:
+    job = Job(shell="x")
+    venv, conda = executable(tmp_path / "venv/bin/python"), executable(tmp_path / "conda/bin/python")
+    system = executable(tmp_path / "bin/python3")
+    everything = {
+        "VIRTUAL_ENV": str(tmp_path / "venv"),
+        "CONDA_PREFIX": str(tmp_path / "conda"),
+        "PATH": str(tmp_path / "bin"),
+    }
+    assert interpreter(Job(shell="x", python="/opt/python"), "/", everything) == "/opt/python"
+    assert interpreter(Job(shell="x", python="python3.9"), "/", everything) == "python3.9"
+    assert interpreter(Job(shell="x", python="env/bin/python"), "/code", everything) == "/code/env/bin/python"
+    assert interpreter(job, "/", everything) == str(venv)
+    del everything["VIRTUAL_ENV"]
+    assert interpreter(job, "/", everything) == str(conda)
+    del everything["CONDA_PREFIX"]
+    assert interpreter(job, "/", everything) == str(system)
+
+
+def test_petctls_own_environment_is_not_used_by_accident(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = executable(tmp_path / "own/bin/python3")
+    base = executable(tmp_path / "base/bin/python3")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "own"))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "base"))
+    assert interpreter(Job(shell="x"), "/", {"PATH": str(own.parent)}) == str(base)
+
+
+def test_a_plan_holds_what_will_be_started_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_THE_SUBMITTER", "private-words")
+    job = Job(shell="x", nodes="1:2:3", gpus=2, secrets={"KEY": "wandb"}, max_time="2m")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    record = make_plan(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})
+    plan = record["plan"]
+    assert [argv[argv.index("--node") + 1] for argv in plan["nodes"]] == ["0", "1"]
+    assert all(argv[-2:] == ["--nominal-gpus", "2"] for argv in plan["nodes"])
+    assert decode_task(plan["task"]).cwd == str(tmp_path)
+    assert (plan["secrets"], plan["task"]["secrets"]) == ({"KEY": "wandb"}, {})
+    assert (plan["slots"], plan["max_time"], plan["config"]["wanted"]) == (5, 120.0, 2)
+    assert "private-words" not in repr(record)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_that_cannot_work_says_why(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path / "jobs" / "x-2222")
+    with pytest.raises(UsageError, match=r"there is no script none\.py"):
+        make_plan(Job(script="none.py"), directory, {})
+    with pytest.raises(UsageError, match="needs at least 9 nodes and this machine has 8"):
+        make_plan(Job(shell="x", nodes=9), directory, {"slots": 8})
+    with pytest.raises(UsageError, match="does not exist"):
+        make_plan(Job(shell="x", cwd="nowhere"), directory, {})
+    with pytest.raises(UsageError, match="slots must be a whole number"):
+        make_plan(Job(shell="x"), directory, {"slots": "many"})
+
+
+def test_the_command_is_shown_as_it_was_typed() -> None:
+    assert command_line(Job(script="a b.py", args=["--x", "1 2"])) == "'a b.py' --x '1 2'"
+    assert command_line(Job(module="pkg.tool", args=["-v"])) == "-m pkg.tool -v"
+    assert command_line(Job(shell="echo $A | wc")) == "echo $A | wc"
+
+
+def test_gpus_are_divided_between_nodes() -> None:
+    devices = ["0", "1", "2", "3"]
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "2, 3"}) == ["2", "3"]
+    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "-1"}) == []
+    assert gpus_per_node(0, "gpu", 2, devices) == 2
+    assert gpus_per_node(0, "4", 2, devices) == 0
+    assert gpus_per_node(0, "auto", 2, []) == 0
+    assert [gpu_options(index, 2, devices) for index in range(3)] == [
+        ["--gpus", "0,1"],
+        ["--gpus", "2,3"],
+        ["--gpus", "0,1"],
+    ]
+    assert gpu_options(0, 0, devices) == []
+
+
+def test_the_directorys_configuration_wins(tmp_path: Path) -> None:
+    (tmp_path / "config" / "petctl").mkdir(parents=True)
+    (tmp_path / "config" / "petctl" / "config.yaml").write_text("clusters: {local: {slots: 4, other: 1}}")
+    assert cluster_settings("local") == {"slots": 4, "other": 1}
+    (tmp_path / "petctl.yaml").write_text("clusters: {local: {slots: 8}}")
+    assert cluster_settings("local") == {"slots": 8, "other": 1}
+    (tmp_path / "petctl.yaml").write_text("clusters: [")
+    with pytest.raises(UsageError, match=r"petctl\.yaml is not YAML"):
+        cluster_settings("local")
+    (tmp_path / "petctl.yaml").write_text("clusters: 3")
+    with pytest.raises(UsageError, match="'clusters' must be a mapping"):
+        cluster_settings("local")
+
+
+def test_an_unknown_cluster_is_named(tmp_path: Path) -> None:
+    assert find_cluster("", tmp_path).name == "local"
+    with pytest.raises(UsageError, match=r"no cluster 'moon'.*local"):
+        find_cluster("moon", tmp_path)
+
+
+def test_loopback_is_advertised_as_itself() -> None:
+    assert advertised_address("localhost") == "127.0.0.1"
+    assert advertised_address("10.1.2.3") == "10.1.2.3"
+
+
+def test_a_nested_job_is_not_taken_for_a_part_of_the_outer_one(tmp_path: Path) -> None:
+    environment = supervisor_environment({"PETCTL_NODE_KEY": "a/0/x", "A": "b", "PYTHONPATH": "src:/lib"})
+    assert environment == {"A": "b", "PYTHONPATH": f"{tmp_path}/src:/lib"}
+
+
+def test_secrets_are_private_and_named_when_missing(tmp_path: Path) -> None:
+    set_secret(tmp_path, "wandb", "one")
+    set_secret(tmp_path, "wandb", "two")
+    set_secret(tmp_path, "hub", "three")
+    assert list_secrets(tmp_path) == ["hub", "wandb"]
+    assert secret_values(tmp_path, {"KEY": "wandb"}) == {"KEY": "two"}
+    assert (tmp_path / "secrets.json").stat().st_mode & 0o777 == 0o600
+    remove_secret(tmp_path, "wandb")
+    with pytest.raises(NotFound, match="petctl secret set wandb"):
+        secret_values(tmp_path, {"KEY": "wandb"})
+    with pytest.raises(NotFound):
+        remove_secret(tmp_path, "wandb")

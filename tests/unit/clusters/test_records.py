@@ -1,0 +1,81 @@
+"""History is a fold over events, so a replaced supervisor knows what its predecessor knew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from petctl.clusters.local.picture import node_rows, sentence_of, state_of
+from petctl.clusters.local.recorder import History, append_event, close_status, read_events
+
+
+def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
+    history = History()
+    for time, kind, fields in [
+        (1.0, "started", {}),
+        (2.0, "round", {"round": 1, "reason": "the job starts"}),
+        (3.0, "running", {"round": 1, "nodes": ["0", "1"], "world_size": 2}),
+        (9.0, "round", {"round": 2, "reason": "node 1 was lost"}),
+        (9.5, "node", {"node": "1", "restart": True}),
+        (10.0, "round", {"round": 3, "reason": "node 0 was lost too"}),
+        (11.5, "running", {"round": 3, "nodes": ["0"], "world_size": 1}),
+    ]:
+        history.take({"time": time, "kind": kind, **fields})
+    assert [(past["number"], past["seconds_lost"]) for past in history.rounds] == [(1, 0.0), (3, 2.5)]
+    assert history.rounds[1]["reason"] == "node 0 was lost too"
+    assert history.restarts == {"1": 1}
+    assert (history.started, history.broken) == (1.0, None)
+
+
+def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    append_event(path, "started", "a")
+    with open(path, "a") as file:
+        file.write('{"time": 1, "kind": "run')
+    append_event(path, "closing", "b", code=3)
+    assert [(event["kind"], event["sentence"]) for event in read_events(path)] == [("started", "a"), ("closing", "b")]
+    assert read_events(tmp_path / "none") == []
+
+
+def test_a_replaced_coordinator_does_not_change_the_state() -> None:
+    assert state_of("gathering", "pending", False) == "starting"
+    assert state_of("running", "starting", False) == "running"
+    assert state_of("gathering", "running", True) == "recovering"
+    assert state_of("recovering", "running", True) == "running"
+    assert state_of("closed", "recovering", True) == "recovering"
+    assert state_of("closing", "queued", False) == "starting"
+
+
+def test_rows_join_what_the_coordinator_and_the_keeper_know() -> None:
+    joined = {"address": "127.0.0.1", "procs": 2, "state": "running", "rank": 1, "first_rank": 2, "note": ""}
+    facts = {"nodes": [{"name": "10", **joined}, {"name": "laptop-1f", **joined, "first_rank": None, "rank": None}]}
+    kept = {
+        "10": {"pid": 7, "restarts": 1, "sentence": "joining"},
+        "9": {"pid": 8, "restarts": 0, "sentence": "joining"},
+    }
+    rows = node_rows(facts, kept)
+    assert [(row["name"], row["state"], row["ranks"], row["pid"]) for row in rows] == [
+        ("9", "starting", [], 8),
+        ("10", "running", [2, 3], 7),
+        ("laptop-1f", "running", [], 0),
+    ]
+
+
+def test_the_sentence_tells_about_missing_slots_and_the_end() -> None:
+    facts = {"sentence": "running on 1 node(s)"}
+    assert sentence_of(facts, 1, "", 1, 1) == "running on 1 node(s)"
+    assert sentence_of(facts, 1, "", 1, 3) == "running on 1 node(s); 1 of 3 nodes have slots"
+    assert (
+        sentence_of(facts, 2, "cancelled by the user", 1, 1) == "ending (cancelled by the user): 2 node(s) are stopping"
+    )
+
+
+def test_the_last_picture_keeps_the_nodes_but_says_that_they_are_gone() -> None:
+    status = {"state": "running", "nodes": [{"name": "0", "state": "running", "pid": 9}], "finished": None}
+    closed = close_status(status, {"state": "failed", "code": 3, "sentence": "x", "failure": {"rank": 0}}, 5.0)
+    assert closed["nodes"] == [{"name": "0", "state": "gone", "pid": 0}]
+    assert (closed["state"], closed["exit_code"], closed["error"], closed["finished"]) == (
+        "failed",
+        3,
+        {"rank": 0},
+        5.0,
+    )
