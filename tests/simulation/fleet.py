@@ -125,7 +125,8 @@ class Coordinator:
         if self.machine.phase == real_machine.RUNNING and before != real_machine.RUNNING:
             self.fleet.checks.running(self, continued=before == real_machine.RECOVERING)
         if self.machine.phase == real_machine.DEPOSED:
-            return self.crash()
+            self.crash()
+            return
         due = self.machine.deadline()
         if due is not None and (self.wake_at is None or due < self.wake_at or self.wake_at <= world.now):
             self.wake_at = due

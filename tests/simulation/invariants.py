@@ -35,7 +35,7 @@ class Checks:
         self.outcome: Outcome | None = None
 
     def running(self, coordinator: Coordinator, continued: bool) -> None:
-        """A coordinator has just decided that a round runs, or goes on (then stragglers may still have to be stopped)."""
+        """A coordinator has just decided that a round runs, or goes on (stragglers may have to be stopped then)."""
         machine = coordinator.machine
         places = {name: place for name, (_, place) in machine.places.items()}
         config = self.fleet.options.config

@@ -5,6 +5,7 @@ A mutant is a replacement in the source of `machine.py` or `member.py`, compiled
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,8 +28,6 @@ class Mutant:
         assert source.count(self.old) == 1, f"mutant {self.name}: its text is not there exactly once"
         module = ModuleType(self.module.__name__)
         module.__file__ = str(path)
-        import sys
-
         saved = sys.modules[self.module.__name__]
         sys.modules[self.module.__name__] = module  # dataclasses look their module up
         try:
@@ -42,7 +41,7 @@ MUTANTS = [
     Mutant(
         "a node obeys an older coordinator",
         real_member,
-        "if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in (\"\", new.leader)):",
+        'if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in ("", new.leader)):',
         "if False:",
     ),
     Mutant(
@@ -91,7 +90,12 @@ MUTANTS = [
         "for name in [name for name, node in self.nodes.items() if node.deadline <= now]:",
         "for name in []:",
     ),
-    Mutant("heartbeats are not answered", real_machine, "(node.answer or node.told != self.seq)", "node.told != self.seq"),
+    Mutant(
+        "heartbeats are not answered",
+        real_machine,
+        "(node.answer or node.told != self.seq)",
+        "node.told != self.seq",
+    ),
     Mutant(
         "a replacement takes a broken round for a running one",
         real_machine,
@@ -99,7 +103,12 @@ MUTANTS = [
         "if members:",
     ),
     Mutant("a replacement forgets the rounds before it", real_machine, "self.foreign_round >= self.round", "False"),
-    Mutant("the recorded end is forgotten", real_machine, "if outcome is not None:\n            self.phase = CLOSED\n        elif", "if"),
+    Mutant(
+        "the recorded end is forgotten",
+        real_machine,
+        "if outcome is not None:\n            self.phase = CLOSED\n        elif",
+        "if",
+    ),
     Mutant(
         "an epoch is owned without a majority",
         real_machine,

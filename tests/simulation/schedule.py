@@ -1,7 +1,7 @@
-"""Random histories from a seed: 3 to 16 nodes, at least 200 faults of every kind, then calm, then the job must end well.
+"""Random histories from a seed: 3 to 16 nodes, 200 faults of every kind, then calm, in which the job must end.
 
-    python -m tests.simulation.schedule 42            replays seed 42 and prints its history
-    python -m tests.simulation.schedule --count 1000  runs seeds 0..999
+python -m tests.simulation.schedule 42            replays seed 42 and prints its history
+python -m tests.simulation.schedule --count 1000  runs seeds 0..999
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from tests.simulation.invariants import Violation
@@ -31,6 +33,16 @@ def test_every_mutant_is_caught(mutant: Mutant) -> None:
         except (Violation, AssertionError, RuntimeError, KeyError):
             return
     pytest.fail(f"{SEARCH} histories did not notice that {mutant.name}")
+
+
+@pytest.mark.slow
+def test_many_histories() -> None:
+    """The soak: as many as PETCTL_SCHEDULES says, beyond those that every run of the tests looks at."""
+    for seed in range(HISTORIES, HISTORIES + int(os.environ.get("PETCTL_SCHEDULES", "100000"))):
+        try:
+            Schedule(seed).run()
+        except Violation as violation:
+            pytest.fail(f"seed {seed}: {violation}; replay with python -m tests.simulation.schedule {seed}")
 
 
 def test_a_seed_is_a_whole_history() -> None:

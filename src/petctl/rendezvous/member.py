@@ -194,7 +194,7 @@ class Member:
         times = [self.heard + self.give_up_after]
         if self.connected:
             times += [self.beat_at, self.contact + self.silence]
-        if self.alive and self.state != m.FENCED:
+        if self.alive and self.state in (m.RUNNING, m.FAILED):
             times.append(self.heard + self.fence_after)
         return min((time for time in times if time > self.stepped), default=None)
 

@@ -22,7 +22,7 @@ from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.jobdir import JobDirectory, read_json, sync_directory, write_json, write_text
 from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.plan import is_loopback, make_plan, supervisor_argv, supervisor_environment
+from petctl.clusters.local.plan import is_address, is_loopback, make_plan, supervisor_argv, supervisor_environment
 from petctl.clusters.local.proxy import forwarded
 from petctl.clusters.local.slots import Slots
 from petctl.errors import NotFound, Unreachable, UsageError
@@ -89,9 +89,10 @@ class LocalCluster:
         if not is_loopback(listen):
             from petctl.clusters.certificate import make_certificate
 
-            certificate, key, pin = make_certificate([], [plan["plan"]["address"]])
-            write_text(here.certificate, _text(certificate))
-            write_text(here.key, _text(key), mode=0o600)
+            address = plan["plan"]["address"]
+            certificate, key, pin = make_certificate(*(([], [address]) if is_address(address) else ([address], [])))
+            write_text(here.certificate, certificate.decode())
+            write_text(here.key, key.decode(), mode=0o600)
         revive = {"argv": supervisor_argv(final), "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
         write_join_file(here.join, JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive))
         write_json(here.job, plan, durable=True)
@@ -292,7 +293,3 @@ def _first_node(status: Mapping[str, Any]) -> dict[str, Any]:
     if not rows:
         raise UsageError(f"{status['id']} has no node yet: {status['sentence']}")
     return min(rows, key=lambda row: (row["rank"] is None, row["rank"] or 0))
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -95,11 +95,18 @@ def command_line(job: Job) -> str:
     )
 
 
-def is_loopback(host: str) -> bool:
+def is_address(host: str) -> bool:
+    """Whether it is an IP address, and not a name."""
     try:
-        return ip_address(host).is_loopback
+        ip_address(host)
     except ValueError:
-        return host == "localhost"
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach what listens there."""
+    return ip_address(host).is_loopback if is_address(host) else host == "localhost"
 
 
 def advertised_address(listen: str) -> str:

@@ -1,0 +1,163 @@
+"""A node's machine, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from petctl.rendezvous import member as node
+from petctl.rendezvous import messages as m
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place
+
+PLACE = Place(0, 2, 0, 2, "host", 4242)
+
+
+def header(epoch: int = 1, seq: int = 1, leader: str = "c1") -> Header:
+    return Header(epoch, leader, seq, 1, 0, 2)
+
+
+def connected() -> node.Member:
+    member = node.Member("0", "i1", 1, "host", now=0.0)
+    member.step(node.Connected(), 0.0)
+    return member
+
+
+def prepared(round_number: int = 1) -> node.Member:
+    member = connected()
+    member.step(node.Received(Order(header(), m.PREPARE, round_number)), 0.1)
+    assert member.state == m.PREPARED
+    return member
+
+
+def running() -> node.Member:
+    member = prepared()
+    effects = member.step(node.Received(Order(header(seq=2), m.RUN, 1, place=PLACE)), 0.2)
+    assert [type(e) for e in effects] == [node.Start, node.Send]
+    return member
+
+
+def only(effects: list[Any], kind: type) -> Any:
+    found = [e for e in effects if isinstance(e, kind)]
+    assert len(found) == 1, effects
+    return found[0]
+
+
+def test_it_reports_itself_when_connected() -> None:
+    member = node.Member("0", "i1", 3, "host", now=0.0)
+    report = only(member.step(node.Connected(), 0.0), node.Send).report
+    assert (report.node, report.procs, report.state, report.beat) == ("0", 3, m.IDLE, True)
+
+
+def test_the_would_be_rank_0_reserves_before_it_acknowledges() -> None:
+    member = connected()
+    effects = member.step(node.Received(Order(header(), m.PREPARE, 1, reserve=True)), 0.1)
+    assert effects[0] == node.Reserve(1)
+    report = only(member.step(node.PortReserved(1, 4242), 0.2), node.Send).report
+    assert (report.state, report.round, report.port) == (m.PREPARED, 1, 4242)
+
+
+def test_workers_are_stopped_before_the_acknowledgement() -> None:
+    member = running()
+    effects = member.step(node.Received(Order(header(seq=3), m.PREPARE, 2)), 0.3)
+    assert only(effects, node.Stop).grace == node.UNPLANNED_GRACE
+    assert only(effects, node.Send).report.state == m.STOPPING
+    assert only(member.step(node.WorkersStopped(), 0.4), node.Send).report.state == m.PREPARED
+
+
+def test_a_planned_change_gives_the_whole_grace() -> None:
+    effects = running().step(node.Received(Order(header(seq=3), m.PREPARE, 2, planned=True)), 0.3)
+    assert only(effects, node.Stop).grace == 30.0
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        Order(header(seq=2), m.RUN, 2, place=PLACE),
+        Order(header(epoch=2, seq=1), m.RUN, 1, place=PLACE),
+    ],
+    ids=["another round", "another epoch"],
+)
+def test_it_starts_only_what_it_has_acknowledged(order: Order) -> None:
+    assert not any(isinstance(e, node.Start) for e in prepared().step(node.Received(order), 0.2))
+
+
+@pytest.mark.parametrize("stale", [header(epoch=0), header(epoch=1, leader="c9")], ids=["lower", "other leader"])
+def test_it_refuses_another_coordinator_of_no_higher_epoch(stale: Header) -> None:
+    member = running()
+    before = (member.state, member.header)
+    effects = member.step(node.Received(Order(stale, m.CLOSE, outcome=Outcome("failed", 1, "no"))), 0.3)
+    assert [type(e) for e in effects] == [node.Reconnect]
+    assert (member.state, member.header) == before
+
+
+def test_an_overtaken_order_is_ignored() -> None:
+    member = running()
+    assert member.step(node.Received(Order(header(seq=1), m.PREPARE, 9)), 0.3) == []
+
+
+def test_losing_the_coordinator_changes_nothing_until_fence_after() -> None:
+    member = running()
+    member.step(node.Disconnected(), 1.0)
+    assert member.step(node.Tick(), 59.0) == []
+    assert only(member.step(node.Tick(), 60.3), node.Stop)
+    member.step(node.WorkersStopped(), 60.4)
+    assert member.state == m.FENCED
+
+
+def test_a_silent_coordinator_is_left() -> None:
+    member = running()
+    assert any(isinstance(e, node.Reconnect) for e in member.step(node.Tick(), 5.3))
+
+
+def test_leaving_tells_the_others_first_and_goes_when_workers_have_stopped() -> None:
+    member = running()
+    effects = member.step(node.Terminate("preempted"), 1.0)
+    assert [type(e) for e in effects] == [node.Send, node.Stop]
+    assert only(effects, node.Send).report.leaving
+    last = member.step(node.WorkersStopped(), 2.0)
+    assert only(last, node.Exit).outcome is None
+    assert member.step(node.Tick(), 3.0) == [] and member.deadline() is None
+
+
+def test_a_failure_is_told_once_and_the_rest_is_stopped() -> None:
+    member = running()
+    failure = Failure("0", 0, 0, 1)
+    effects = member.step(node.WorkerFailed(1, failure), 1.0)
+    assert only(effects, node.Send).report.failure == failure
+    assert only(effects, node.Stop)
+    assert member.step(node.WorkerFailed(1, failure), 1.1) == []
+
+
+def test_late_news_of_an_older_round_is_ignored() -> None:
+    member = running()
+    assert member.step(node.WorkerFailed(0, Failure("0", 0, 0, 1)), 1.0) == []
+    assert member.step(node.WorkerEnded(0, True), 1.0) == []
+    assert member.state == m.RUNNING
+
+
+def test_the_first_end_and_the_last_end_are_told() -> None:
+    member = running()
+    assert only(member.step(node.WorkerEnded(1, False), 1.0), node.Send).report.ended
+    assert member.step(node.WorkerEnded(1, False), 1.1) == []
+    assert only(member.step(node.WorkerEnded(1, True), 1.2), node.Send).report.state == m.DONE
+
+
+def test_a_node_that_is_not_part_of_the_round_stops_its_workers() -> None:
+    effects = running().step(node.Received(Order(header(epoch=2, leader="c2"), m.STANDBY)), 1.0)
+    assert only(effects, node.Stop)
+
+
+def test_close_stops_workers_then_exits_with_the_outcome() -> None:
+    member = running()
+    outcome = Outcome(m.CANCELLED, 130, "cancelled by the user")
+    assert only(member.step(node.Received(Order(header(seq=3), m.CLOSE, outcome=outcome)), 1.0), node.Stop).grace == 30
+    assert only(member.step(node.WorkersStopped(), 2.0), node.Exit).outcome == outcome
+
+
+def test_deadlines_are_never_in_the_past() -> None:
+    member = running()
+    for now in (1.0, 5.3, 60.5, 61.0, 700.0):
+        member.step(node.Tick(), now)
+        due = member.deadline()
+        assert due is None or due > now
