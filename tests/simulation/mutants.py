@@ -112,7 +112,7 @@ MUTANTS = [
     Mutant(
         "an epoch is owned without a majority",
         real_machine,
-        "self.owned = self.epoch > 0 and len(granted) * 2 > size",
+        "self.owned = self.epoch > 0 and newest and len(granted) * 2 > size",
         "self.owned = True",
     ),
     Mutant("late reports count as news", real_machine, "elif report.number <= node.report.number:", "elif False:"),

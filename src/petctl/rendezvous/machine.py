@@ -154,6 +154,7 @@ class Node:
     connected: bool = True
     answer: bool = False  # a heartbeat waits for its answer
     told: int = -1  # seq of the last order it got
+    ran: int = 0  # the last round that it was told to run
     release: bool = False
     failed: int = 0  # arrival number of its failure in the current round; the lowest is the root cause
 
@@ -187,6 +188,7 @@ class Coordinator:
         self.owned = epoch is not None or fresh
         self.phase = RECOVERING
         self.round = 0
+        self.ran = 0  # the newest round that was committed, by anybody
         self.seq = 0
         self.spent = 0
         self.wanted = config.wanted
@@ -299,6 +301,7 @@ class Coordinator:
         foreign = header.leader not in ("", self.leader)
         if foreign:
             self.foreign_round = max(self.foreign_round, header.round)
+            self.ran = max(self.ran, header.ran)
             if header.age > self._best.age and not self.committed:
                 self._best = header
                 self.spent, self.wanted = header.spent, header.wanted
@@ -504,6 +507,7 @@ class Coordinator:
         places = places_for(list(members.values()), port)
         self.places = {name: (members[name].incarnation, places[name]) for name in members}
         self.phase, self.asked, self.committed = RUNNING, False, True
+        self.ran = self.round
         for node in self.nodes.values():
             node.failed = 0
         self.seq += 1
@@ -555,8 +559,11 @@ class Coordinator:
         return report.state == m.PREPARED and (report.epoch, report.round) == (self.epoch, self.round)
 
     def _busy(self, node: Node) -> bool:
-        """May it still have workers of an older round?"""
-        return node.connected and node.report.state in (m.RUNNING, m.STOPPING, m.FAILED)
+        """May it still have workers of an older round, or start some on an order that is on its way?"""
+        report = node.report
+        if not node.connected or self._prepared(report):
+            return False
+        return report.state in (m.RUNNING, m.STOPPING, m.FAILED) or node.ran > report.place_round
 
     def _here(self, report: Report) -> bool:
         """Does it speak of the round that runs?"""
@@ -593,7 +600,8 @@ class Coordinator:
             if (self.nodes[name].report.header.epoch, self.nodes[name].report.header.leader)
             == (self.epoch, self.leader)
         ]
-        self.owned = self.epoch > 0 and len(granted) * 2 > size
+        newest = (top[1] if top is not None else 0) >= self.ran  # else its members are elsewhere
+        self.owned = self.epoch > 0 and newest and len(granted) * 2 > size
 
     def _ask_for_port(self, name: str) -> None:
         if name and name != self.reserve:
@@ -605,7 +613,7 @@ class Coordinator:
     def header(self) -> Header:
         """What nodes are to remember: never less than they knew, since it replaces what they knew."""
         newest = max(self.round, self.foreign_round)
-        return Header(self.epoch, self.leader, self.seq, newest, self.spent, self.wanted)
+        return Header(self.epoch, self.leader, self.seq, newest, self.ran, self.spent, self.wanted)
 
     def order_for(self, name: str, header: Header) -> Order:
         """What is wanted of a node now: the same answer however often it is asked."""
@@ -629,7 +637,9 @@ class Coordinator:
         for name, node in self.nodes.items():
             if node.connected and (node.answer or node.told != self.seq):
                 node.answer, node.told = False, self.seq
-                self._effects.append(Tell(name, node.report.incarnation, self.order_for(name, header)))
+                order = self.order_for(name, header)
+                node.ran = self.round if order.kind == m.RUN else node.ran
+                self._effects.append(Tell(name, node.report.incarnation, order))
 
     def _note(self, kind: str, sentence: str, **data: Any) -> None:
         self._effects.append(Event(kind, sentence, data))

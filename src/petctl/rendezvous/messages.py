@@ -52,7 +52,8 @@ class Header:
     epoch: int = 0
     leader: str = ""
     seq: int = 0
-    round: int = 0
+    round: int = 0  # the newest that was opened ...
+    ran: int = 0  # ... and the newest that was committed
     spent: int = 0
     wanted: int = 0
 

@@ -14,7 +14,7 @@ PLACE = Place(0, 2, 0, 2, "host", 4242)
 
 
 def header(epoch: int = 1, seq: int = 1, leader: str = "c1") -> Header:
-    return Header(epoch, leader, seq, 1, 0, 2)
+    return Header(epoch, leader, seq, 1, 0, 0, 2)
 
 
 def connected() -> node.Member:

@@ -18,7 +18,7 @@ FULL = Report(
     7,
     2,
     "host",
-    Header(3, "c", 4, 5, 1, 2),
+    Header(3, "c", 4, 5, 5, 1, 2),
     m.FAILED,
     3,
     5,
