@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import signal
 import statistics
 import sys
 import time
@@ -55,6 +56,7 @@ class Claim:
 
 def options(doc: str | None, *, pairs: int = 10) -> argparse.ArgumentParser:
     """The options that all benchmarks take; the module's docstring is the help."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that an interrupted run cleans up as well
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=pairs, help=f"interleaved runs of each subject (default: {pairs})")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples as JSON")

@@ -2,9 +2,10 @@
 
 One job of 1 to 3 nodes with 2 workers each steps without end. Again and again one of its processes, chosen at
 random, gets SIGKILL: half of the time when everything steps again, half of the time in the middle of the recovery
-from the last kill. Then the workers are told to end. Must hold: after every calm kill all ranks of some round step
-again within the deadline, the job ends `succeeded` with exit code 0, and no process of it is left. The seed is
-printed and can be given again.
+from the last kill. Only what would leave neither a supervisor nor an agent is not done: then nobody is left to go
+on, and the job is rightly lost. Then the workers are told to end. Must hold: after every calm kill all ranks of
+some round step again within the deadline, the job ends `succeeded` with exit code 0, and no process of it is left.
+The seed is printed and can be given again.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ KINDS = ("worker", "worker", "agent", "guardian", "supervisor")
 
 
 def victim(job: PetctlJob, kind: str, random_source: random.Random) -> int | None:
-    """The pid of a living process of that kind, or None while there is none."""
+    """The pid of a living process of that kind, or None while there is none that may die."""
+    guardians = [int(path.read_text() or 0) for path in sorted(job.path.glob("nodes/*/pid"))]
+    chains = [chain for pid in guardians if alive(pid) and len(chain := descendants(pid)) > 1 and alive(chain[1])]
+    supervised = alive(job.supervisor())
     if kind == "supervisor":
-        return job.supervisor() if alive(job.supervisor()) else None
-    guardians = [int(path.read_text()) for path in sorted(job.path.glob("nodes/*/pid")) if path.read_text().strip()]
-    chains = [descendants(pid) for pid in guardians if alive(pid)]
+        return job.supervisor() if supervised and chains else None
+    if kind != "worker" and not supervised and len(chains) < 2:
+        return None  # the last one that could bring the supervisor back
     workers = {mark.pid for mark in job.marks.read()[-200:]}
     found = {
         "guardian": [chain[0] for chain in chains],
-        "agent": [chain[1] for chain in chains if len(chain) > 1],
+        "agent": [chain[1] for chain in chains],
         "worker": [pid for chain in chains for pid in chain if pid in workers],
     }[kind]
     return random_source.choice(found) if found else None
@@ -54,14 +58,17 @@ def soak(chosen: argparse.Namespace) -> list[Claim]:
     with PetctlJob(chosen.petctl, sys.executable, pace=0.02, alone=True) as job:
         job.start("1:3", "--procs", "2", restarts=100_000)
         job.marks.stepping(30.0, world=6, steps=5)
+        last_kill = time.monotonic()
         while kills.total() < chosen.kills:
             kind = random_source.choice(KINDS)
             pid = victim(job, kind, random_source)
             if pid is None:
+                if time.monotonic() > last_kill + chosen.deadline:
+                    raise Missed(f"nothing left to kill {chosen.deadline:.0f} s after kill {kills.total()}")
                 job.marks.change(0.2)
                 continue
             gone = {pid} if kind == "supervisor" else set(descendants(pid))
-            moment = time.monotonic()
+            moment = last_kill = time.monotonic()
             kill(pid)
             kills[kind] += 1
             if random_source.random() < 0.5:

@@ -149,7 +149,11 @@ class Coordinator:
 
     def record(self, outcome: m.Outcome) -> None:
         if self.alive:
-            self.step(self.fleet.machine.Recorded(self.fleet.backend.record(outcome)))
+            recorded = self.fleet.backend.record(outcome)
+            if self.fleet.crash_on_record:
+                self.fleet.crash_on_record = False
+                self.crash()
+            self.step(self.fleet.machine.Recorded(recorded))
 
     def pause(self, seconds: float) -> None:
         """The process is starved for so long; then its driver says that it was late."""
@@ -217,7 +221,7 @@ class Node:
         self.connecting = False
         if not self.up or self.connection is not None:
             return
-        world, coordinator = self.fleet.world, self.fleet.located()
+        world, coordinator = self.fleet.world, self.fleet.looked_up()
         if coordinator is None or not coordinator.alive or not world.hears(self.name, coordinator.name):
             self.retry(0.2)
             return
@@ -268,6 +272,7 @@ class Node:
     def _do_reserve(self, effect: real_member.Reserve) -> None:
         self.fleet.ports += 1
         port = 20000 + self.fleet.ports % 40000
+        self.fleet.reserved.add((self.member.address, port))
         reserved = self.fleet.member.PortReserved(effect.round, port)
         self.fleet.world.at(self.fleet.world.latency(), lambda: self.step(reserved))
 
@@ -333,6 +338,10 @@ class Fleet:
         self.replaced: dict[str, float] = {}  # nodes that the cluster replaces when lost, with its patience
         self.charges = self.refunds = 0
         self.lines: list[str] = []
+        self.rounds: list[float] = []  # when each round was opened
+        self.reserved: set[tuple[str, int]] = set()  # (address, port)
+        self.crash_on_record = False
+        self.stale_locators = 0.2 if chaotic else 0.0
         self.world.at(STEP, self.train)
 
     # -- coordinators -------------------------------------------------------------------------------------------------
@@ -340,6 +349,13 @@ class Fleet:
     def located(self) -> Coordinator | None:
         """Where the locator points: the newest."""
         return self.coordinators[-1] if self.coordinators else None
+
+    def looked_up(self) -> Coordinator | None:
+        """Where a node thinks that the locator points: now and then an old answer is still in some cache."""
+        living = [coordinator for coordinator in self.coordinators if coordinator.alive]
+        if self.stale_locators and len(living) > 1 and self.world.random.random() < self.stale_locators:
+            return self.world.random.choice(living)
+        return self.located()
 
     def start_coordinator(self) -> Coordinator:
         coordinator = Coordinator(self, f"c{len(self.coordinators) + 1}", fresh=not self.coordinators)
@@ -353,6 +369,8 @@ class Fleet:
     def trace(self, coordinator: Coordinator, effect: object) -> None:
         if not isinstance(effect, self.machine.Event):
             return
+        if effect.kind == "round":
+            self.rounds.append(self.world.now)
         self.charges += effect.kind == "failure"
         self.refunds += effect.kind == "refund"
         self.lines.append(f"{self.world.now:8.3f}  {coordinator.name}  {effect.sentence}")

@@ -29,6 +29,7 @@ class Checks:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
+        self.options = fleet.options
         self.started_before: set[str] = set()
         self.places: dict[tuple[int, int], dict[str, Place]] = {}
         self.newest: dict[tuple[str, str], tuple[int, int]] = {}
@@ -72,6 +73,9 @@ class Checks:
         if now <= before or effect.round <= before[1]:
             raise Violation(f"node {node.name} goes back from {self.newest[key]} to {now}")
         self.newest[key] = now
+        place = effect.place
+        if (place.master_addr, place.master_port) not in self.fleet.reserved:
+            raise Violation(f"{now} starts with port {place.master_port}, which {place.master_addr} did not reserve")
         group = self.places.setdefault(now, {})
         group[node.name] = effect.place
         facts = {(p.nodes, p.world_size, p.master_addr, p.master_port) for p in group.values()}
@@ -103,13 +107,22 @@ class Checks:
     def started_after(self) -> set[str]:
         return {c.name for c in self.fleet.coordinators} - self.started_before
 
-    def calm(self) -> None:
-        """Called when there has been no fault for long: nobody is in the wrong round."""
-        for coordinator in self.fleet.coordinators:
-            machine = coordinator.machine
-            if not coordinator.alive or machine.phase != real_machine.RUNNING:
-                continue
-            for name, known in machine.nodes.items():
-                node = self.fleet.nodes[name]
-                if known.connected and node.live is not None and node.live.round < machine.round:
-                    raise Violation(f"node {name} still runs {node.live.round} in round {machine.round}")
+    def settled(self, excluded: set[str], since: float) -> None:
+        """Called when there has been no fault for long: everybody who can take part does, and nothing moves."""
+        fleet = self.fleet
+        coordinator = fleet.located()
+        if coordinator is None or not coordinator.alive or (self.options.majority and not coordinator.machine.owned):
+            return
+        machine = coordinator.machine
+        if machine.phase != real_machine.RUNNING:
+            raise Violation(f"no progress: {machine.sentence}")
+        if any(moment > since for moment in fleet.rounds):
+            raise Violation("rounds are opened though nothing happens")
+        living = {name for name, node in fleet.nodes.items() if node.up and name not in excluded}
+        inside = {name for name in living if name in machine.places and fleet.nodes[name].member.at[1] == machine.round}
+        if len(inside) != min(len(living), machine.wanted):
+            raise Violation(f"nodes {sorted(living - inside)} stay outside: {machine.sentence}")
+        for name in living:
+            node = fleet.nodes[name]
+            if node.live is not None and node.live.round != machine.round:
+                raise Violation(f"node {name} still runs {node.live.round} in round {machine.round}")

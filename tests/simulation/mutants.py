@@ -13,115 +13,127 @@ from types import ModuleType
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 
+Edit = tuple[ModuleType, str, str]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, init=False)
 class Mutant:
+    """A name and the edits that make it; several where one rule is kept in two places."""
+
     name: str
-    module: ModuleType
-    old: str
-    new: str
+    edits: tuple[Edit, ...]
+
+    def __init__(self, name: str, *edits: Edit) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "edits", edits)
 
     def build(self) -> tuple[ModuleType, ModuleType]:
         """(machine, member) with this fault."""
-        path = Path(str(self.module.__file__))
+        return self._mutate(real_machine), self._mutate(real_member)
+
+    def _mutate(self, real: ModuleType) -> ModuleType:
+        path = Path(str(real.__file__))
         source = path.read_text()
-        assert source.count(self.old) == 1, f"mutant {self.name}: its text is not there exactly once"
-        module = ModuleType(self.module.__name__)
-        module.__file__ = str(path)
-        saved = sys.modules[self.module.__name__]
-        sys.modules[self.module.__name__] = module  # dataclasses look their module up
+        for module, old, new in self.edits:
+            if module is real:
+                assert source.count(old) == 1, f"{self.name}: {old!r} is not there exactly once"
+                source = source.replace(old, new)
+        mutated = ModuleType(real.__name__)
+        mutated.__file__ = str(path)
+        sys.modules[real.__name__] = mutated  # dataclasses look their module up
         try:
-            exec(compile(source.replace(self.old, self.new), f"{path}<{self.name}>", "exec"), module.__dict__)
+            exec(compile(source, f"{path}<{self.name}>", "exec"), mutated.__dict__)
         finally:
-            sys.modules[self.module.__name__] = saved
-        return (module, real_member) if self.module is real_machine else (real_machine, module)
+            sys.modules[real.__name__] = real
+        return mutated
 
 
 MUTANTS = [
     Mutant(
-        "a node obeys an older coordinator",
-        real_member,
-        'if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in ("", new.leader)):',
-        "if False:",
+        "nobody minds an older coordinator",
+        (
+            real_member,
+            'if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in ("", new.leader)):',
+            "if False:",
+        ),
+        (real_machine, "if foreign and header.epoch >= self.epoch and", "if False and"),
     ),
     Mutant(
         "a node acknowledges before its workers have stopped",
-        real_member,
-        "        if not self.alive:\n            return self._prepared(now)\n",
-        "        if True:\n            return self._prepared(now)\n",
+        (
+            real_member,
+            "        if not self.alive:\n            return self._prepared(now)\n",
+            "        if True:\n            return self._prepared(now)\n",
+        ),
     ),
     Mutant(
         "a node starts a round that it has not acknowledged",
-        real_member,
-        "if order.kind == m.RUN and self.state == m.PREPARED and self.at == (order.header.epoch, order.round):",
-        "if order.kind == m.RUN and self.state != m.RUNNING:",
+        (
+            real_member,
+            "if order.kind == m.RUN and self.state == m.PREPARED and self.at == (order.header.epoch, order.round):",
+            "if order.kind == m.RUN and self.state != m.RUNNING:",
+        ),
     ),
-    Mutant("a node never sends heartbeats", real_member, "if self.connected and now >= self.beat_at:", "if False:"),
+    Mutant("a node never sends heartbeats", (real_member, "if self.connected and now >= self.beat_at:", "if False:")),
     Mutant(
         "a silent coordinator is never left",
-        real_member,
-        "if self.connected and now >= self.contact + self.silence:",
-        "if False:",
+        (real_member, "if self.connected and now >= self.contact + self.silence:", "if False:"),
     ),
     Mutant(
         "a node exits without stopping its workers",
-        real_member,
-        "        self.leaving = why\n        if not self.alive:",
-        "        self.leaving = why\n        if True:",
-    ),
-    Mutant(
-        "a node that is not part of the round keeps its workers",
-        real_member,
-        "if order.kind == m.STANDBY and self.state == m.RUNNING:",
-        "if False:",
+        (
+            real_member,
+            "        self.leaving = why\n        if not self.alive:",
+            "        self.leaving = why\n        if True:",
+        ),
     ),
     Mutant(
         "a round starts while a node still stops older workers",
-        real_machine,
-        "busy = [n.report for n in self.nodes.values() if self._busy(n)]",
-        "busy = []",
+        (real_machine, "busy = [n.report for n in self.nodes.values() if self._busy(n)]", "busy = []"),
     ),
-    Mutant("a round starts below min", real_machine, "config.min_nodes, target, self.expected", "1, 1, set()"),
-    Mutant("failures are never charged", real_machine, "            self.spent += 1\n", ""),
-    Mutant("the budget is not looked at", real_machine, "if self.spent < self.config.restarts:", "if True:"),
+    Mutant("an order on its way is forgotten", (real_machine, " or node.ran > report.place_round", "")),
+    Mutant("a round starts below min", (real_machine, "config.min_nodes, target, self.expected", "1, 1, set()")),
+    Mutant("a round starts before its port is reserved", (real_machine, "        if not port:", "        if False:")),
+    Mutant("failures are never charged", (real_machine, "            self.spent += 1\n", "")),
+    Mutant("the budget is not looked at", (real_machine, "if self.spent < self.config.restarts:", "if True:")),
     Mutant(
         "silent nodes are never given up",
-        real_machine,
-        "for name in [name for name, node in self.nodes.items() if node.deadline <= now]:",
-        "for name in []:",
+        (
+            real_machine,
+            "for name in [name for name, node in self.nodes.items() if node.deadline <= now]:",
+            "for name in []:",
+        ),
     ),
     Mutant(
         "heartbeats are not answered",
-        real_machine,
-        "(node.answer or node.told != self.seq)",
-        "node.told != self.seq",
+        (real_machine, "(node.answer or node.told != self.seq)", "node.told != self.seq"),
     ),
     Mutant(
         "a replacement takes a broken round for a running one",
-        real_machine,
-        "if len(members) == size and not broken:",
-        "if members:",
+        (real_machine, "if len(members) == size and not broken:", "if members:"),
     ),
-    Mutant("a replacement forgets the rounds before it", real_machine, "self.foreign_round >= self.round", "False"),
+    Mutant(
+        "a replacement forgets the rounds before it",
+        (real_machine, "self.foreign_round >= self.round", "False"),
+    ),
+    Mutant(
+        "a replacement makes nodes forget what they knew",
+        (real_machine, "newest = max(self.round, self.foreign_round)", "newest = self.round"),
+    ),
     Mutant(
         "the recorded end is forgotten",
-        real_machine,
-        "if outcome is not None:\n            self.phase = CLOSED\n        elif",
-        "if",
+        (real_machine, "if outcome is not None:\n            self.phase = CLOSED\n        elif", "if"),
     ),
     Mutant(
         "an epoch is owned without a majority",
-        real_machine,
-        "self.owned = self.epoch > 0 and newest and len(granted) * 2 > size",
-        "self.owned = True",
+        (real_machine, "self.owned = self.epoch > 0 and newest and len(granted) * 2 > size", "self.owned = True"),
     ),
-    Mutant("late reports count as news", real_machine, "elif report.number <= node.report.number:", "elif False:"),
     Mutant(
         "a restarted node is taken for the old one",
-        real_machine,
-        "if node is not None and node.report.incarnation != report.incarnation:",
-        "if False:",
+        (real_machine, "if node is not None and node.report.incarnation != report.incarnation:", "if False:"),
     ),
-    Mutant("newcomers are never taken in", real_machine, "if self.asked or len(spare) >= room or", "if False and"),
-    Mutant("two members may share a port holder", real_machine, "port = ready[members[0]].port", "port = 1 + self.seq"),
+    Mutant(
+        "newcomers are never taken in",
+        (real_machine, "if self.asked or len(spare) >= room or", "if False and"),
+    ),
 ]

@@ -14,12 +14,14 @@ from types import ModuleType
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.machine import Config
+from petctl.rendezvous.machine import GATHERING, RECOVERING, RUNNING, Config
 from tests.simulation.fleet import Fleet, Options
 from tests.simulation.invariants import Violation
 
 FAULTS = 200
-CALM = 120.0  # virtual seconds in which a healed job must end
+SETTLED = 25.0  # virtual seconds after the last fault by which nothing moves any more ...
+QUIET = 20.0  # ... for so long, until the workers may end
+CALM = 120.0  # and by then the job must have ended
 
 
 def options_for(random: Random, machines: tuple[ModuleType, ModuleType]) -> Options:
@@ -58,6 +60,7 @@ class Schedule:
         self.world = self.fleet.world
         self.world.delay = (0.001, 0.01)
         self.calm = 0.0
+        self.excluded: set[str] = set()  # nodes that stay cut off for good
 
     def run(self) -> None:
         """Raises Violation when a rule is broken."""
@@ -159,6 +162,7 @@ class Schedule:
     def heal(self) -> None:
         """Faults stop: the network is good, one coordinator lives, every node that died is started again."""
         world, fleet = self.world, self.fleet
+        fleet.stale_locators = 0.0
         world.isolated.clear()
         world.cuts.clear()
         world.delay, world.loss = (0.001, 0.01), 0.0
@@ -169,24 +173,46 @@ class Schedule:
                 coordinator.crash()
         if newest is None or not newest.alive:
             fleet.start_coordinator()
+        if self.random.random() < 0.5 and self.options.config.min_nodes < self.options.nodes:
+            world.at(10.0, self.exclude)
+        world.at(5.0, self.reboot)
         for name in sorted(fleet.nodes):
             fleet.nodes[name].slow = 1.0
-            fleet.start_node(name)
-        fleet.options.goal = fleet.progress + 20
+        fleet.options.goal = 0
+        fleet.crash_on_record = self.random.random() < 0.5
         self.calm = world.now
+        self.keep()
+
+    def exclude(self) -> None:
+        """One last node falls silent for good."""
+        self.excluded = {self.pick()}
+        self.world.isolated |= self.excluded
+
+    def reboot(self) -> None:
+        """One last node is started anew before anybody could notice that it was gone."""
+        name = self.pick()
+        self.world.isolated.add(name)
+        self.fleet.nodes[name].die()
+        self.world.at(0.5, lambda: self.world.isolated.discard(name))
+        self.world.at(0.5, lambda: self.fleet.start_node(name))
 
     def keep(self) -> None:
         """What a cluster does in calm: one living coordinator, and every node that is wanted."""
         fleet, coordinator = self.fleet, self.fleet.located()
         if coordinator is None or not coordinator.alive:
             fleet.start_coordinator()
-        elif self.options.majority and not coordinator.machine.owned and self.world.now > self.calm + CALM / 2:
+        elif fleet.backend.outcome is not None and coordinator.machine.phase in (RECOVERING, GATHERING, RUNNING):
+            # An older coordinator has recorded the end while this one was taking over: the cluster tears it down.
+            if coordinator.name in fleet.checks.started_before:
+                coordinator.crash()
+        elif self.options.majority and not coordinator.machine.owned and self.world.now > self.calm + SETTLED:
             # More than half of the last round's members are gone for good: only the backend can tell that they are.
             self.options.majority = False
             fleet.backend.epoch = max(c.machine.epoch for c in fleet.coordinators)
             coordinator.crash()
+            self.calm = self.world.now
         if fleet.backend.outcome is None:
-            for name in sorted(fleet.nodes):
+            for name in sorted(set(fleet.nodes) - self.excluded - self.world.isolated):
                 fleet.start_node(name)
 
     def must_end(self) -> None:
@@ -195,8 +221,10 @@ class Schedule:
             self.keep()
             self.world.run_until(self.world.now + 1.0)
             fleet.checks.recorded()
-            if self.world.now > self.calm + 30:
-                fleet.checks.calm()
+            if fleet.backend.outcome is None and self.world.now > self.calm + SETTLED:
+                fleet.checks.settled(self.excluded, since=self.calm + SETTLED)
+                if self.world.now > self.calm + SETTLED + QUIET:
+                    fleet.options.goal = 1
             if fleet.backend.outcome is not None and not any(n.up for n in fleet.nodes.values()):
                 break
         outcome = fleet.backend.outcome
@@ -209,7 +237,7 @@ class Schedule:
         for _ in range(15):
             self.keep()
             self.world.run_until(self.world.now + 1.0)
-        up = [name for name, node in fleet.nodes.items() if node.up]
+        up = [name for name, node in fleet.nodes.items() if node.up and name not in self.excluded]
         if up:
             raise Violation(f"nodes {up} are still up after the end")
 

@@ -30,7 +30,7 @@ def test_every_mutant_is_caught(mutant: Mutant) -> None:
     for seed in range(SEARCH):
         try:
             Schedule(seed, machines).run()
-        except (Violation, AssertionError, RuntimeError, KeyError):
+        except Violation:
             return
     pytest.fail(f"{SEARCH} histories did not notice that {mutant.name}")
 

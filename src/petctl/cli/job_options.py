@@ -72,6 +72,7 @@ def build_job(options: Mapping[str, Any]) -> Job:
 
     from petctl.spec import Job, JobFile, read_job
 
+    _refuse_bytes(options)
     command = classify(options["words"], options["module"], options["shell"])
     fields = _given_fields(options)
     if not isinstance(command, JobFile):
@@ -103,6 +104,17 @@ def classify(words: Sequence[str], module: bool, shell: str | None) -> Command |
     if command.kind in ("script", "module") and command.words[1:2] == ["--"]:
         return Command(command.kind, [command.words[0], *command.words[2:]])
     return command
+
+
+def _refuse_bytes(options: Mapping[str, Any]) -> None:
+    """Words that are no text cannot travel to the nodes as they are; better now than there."""
+    values = list(options.values()) + [os.environ.get(name, "") for name in options["env"]]
+    for text in (text for value in values for text in (value if isinstance(value, tuple) else [value])):
+        if isinstance(text, str) and not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                raise UsageError(f"{text!r} is not UTF-8 text, and a job's words must be") from None
 
 
 def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -11,8 +15,8 @@ import pytest
 import petctl
 from petctl.errors import NotFound, UsageError
 from petctl.jobs import get, list_jobs, render
-from petctl.jobs.secrets import set_secret
-from tests.integration.local.conftest import Stage, eventually, exists, job_path, still_there
+from petctl.jobs.secrets import remove_secret, set_secret
+from tests.integration.local.conftest import Stage, eventually, exists, job_path, still_there, supervisor_pid
 
 
 def test_two_nodes_say_hello(stage: Stage) -> None:
@@ -209,3 +213,44 @@ def test_logs_can_be_narrowed(stage: Stage) -> None:
     assert [line.rank for line in handle.logs(node="0")] == [0]
     assert not list(handle.logs(round=2))
     assert len(list(handle.logs(tail=1))) == 2
+
+
+def test_a_damaged_job_does_not_hide_the_others(stage: Stage) -> None:
+    stage.finish()
+    handle, other = stage.start(), stage.start()
+    handle.wait(20)
+    other.wait(20)
+    path = job_path(handle)
+    (stage.path / "home" / "registry.db").unlink()
+    (path / "job.json").write_text("{")
+    assert {status.id: status.state for status in list_jobs()} == {handle.id: "lost", other.id: "succeeded"}
+    handle.remove()
+    assert not path.exists()
+
+
+def test_a_node_joins_by_hand_when_slots_are_short(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 1}}\n")
+    handle = stage.start(nodes="1:2", rendezvous={"resize_interval": 0.1})
+    first = stage.running(1)
+    handle.token(stage.path / "join.json")
+    command = [sys.executable, "-m", "petctl.agent", "join", "--file", "join.json", "--node", "guest"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as guest:
+        try:
+            second = stage.running(2, after=first)
+            assert {mark.node for mark in stage.marks(second)} == {"0", "guest"}
+            stage.finish()
+            assert handle.wait(20).state == "succeeded"
+            assert guest.wait(10) == 0
+        finally:
+            guest.terminate()
+
+
+def test_a_secret_that_is_gone_ends_the_job_with_its_nodes(stage: Stage) -> None:
+    set_secret("key", "value")
+    handle = stage.start(nodes=2, secrets={"API_KEY": "key"})
+    stage.running(2)
+    remove_secret("key")
+    os.kill(supervisor_pid(handle), signal.SIGKILL)
+    status = handle.wait(20)
+    assert (status.state, status.exit_code) == ("failed", 2)
+    assert "petctl secret set key" in status.sentence

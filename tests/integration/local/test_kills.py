@@ -105,14 +105,14 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage) -> N
     handle = stage.start(nodes=2)
     stage.running(2)
     path = job_path(handle)
-    found = processes_of(path)
-    assert len(found) == 7  # supervisor, 2 guardians, 2 agents, 2 workers
-    # Those that would bring others back go first; a worker is left for the sweep.
-    marked = {mark.pid for mark in stage.marks()}
-    spared = max(marked)
-    for pid in sorted(found, key=lambda pid: pid in marked):
-        if pid != spared:
-            os.kill(pid, signal.SIGKILL)
+    # Supervisor, its standby, 2 guardians, 2 agents, 2 workers.
+    found = eventually(lambda: len(processes_of(path)) == 8 and processes_of(path), "all processes of the job")
+    # One worker is left for the sweep; all others are stopped first, so that nobody is brought back between two kills.
+    spared = stage.marks()[0].pid
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in found:
+            if pid != spared and exists(pid):
+                os.kill(pid, number)
     status = handle.wait(20)
     assert (status.state, status.exit_code) == ("lost", 70)
     assert "killed" in status.sentence
@@ -137,12 +137,43 @@ def test_a_queued_job_whose_supervisor_is_killed_is_lost_and_frees_its_place(sta
     eventually(lambda: second.status().state == "queued", "the second in the queue")
     third = stage.start()
     eventually(lambda: third.status().state == "queued", "the third in the queue")
-    for pid in processes_of(job_path(second)):
-        os.kill(pid, signal.SIGKILL)
+    path = job_path(second)
+    both = eventually(lambda: len(processes_of(path)) == 2 and processes_of(path), "supervisor and standby")
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in both:
+            os.kill(pid, number)
     stage.finish()
     assert first.wait(20).state == "succeeded"
     assert third.wait(30).state == "succeeded"
     assert second.wait(10).state == "lost"
+
+
+def test_a_queued_job_survives_its_supervisor(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 1}}\n")
+    first = stage.start()
+    stage.running(1)
+    second = stage.start()
+    path = job_path(second)
+    old = eventually(lambda: len(processes_of(path)) == 2 and processes_of(path), "supervisor and standby")
+    holder = next(pid for pid in old if b"--standby" not in Path(f"/proc/{pid}/cmdline").read_bytes())
+    os.kill(holder, signal.SIGKILL)
+    eventually(lambda: second.status().epoch == 2 and second.status().state == "queued", "the standby in the queue")
+    stage.finish()
+    assert first.wait(20).state == "succeeded"
+    assert second.wait(20).state == "succeeded"
+
+
+def test_all_nodes_and_then_the_supervisor_can_be_killed(stage: Stage) -> None:
+    handle = stage.start(nodes=2)
+    first = stage.running(2)
+    eventually(lambda: len(processes_of(job_path(handle))) == 8, "the standby")
+    for node in ("0", "1"):
+        os.kill(guardian(handle, node), signal.SIGKILL)
+    os.kill(supervisor_pid(handle), signal.SIGKILL)
+    stage.running(2, after=first)
+    stage.finish()
+    status = handle.wait(20)
+    assert (status.state, status.spent) == ("succeeded", 0)
 
 
 def test_a_silent_node_is_put_down_and_replaced(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Iterator, NamedTuple
 
 import pytest
 
-from petctl.cli.follow import Follower
+from petctl.cli.follow import Follower, held_interrupts
 
 
 class Line(NamedTuple):
@@ -112,3 +112,13 @@ def test_the_third_control_c_leaves() -> None:
     with pytest.raises(KeyboardInterrupt):
         follow(handle)
     assert handle.cancels == [False, True]
+
+
+def test_control_c_during_the_submission_cancels_what_was_submitted() -> None:
+    with held_interrupts() as pressed:
+        os.kill(os.getpid(), signal.SIGINT)
+    handle = FakeHandle(ends_on=1)
+    handle.over.clear()
+    follower = Follower(handle, FakeScreen())  # type: ignore[arg-type]
+    assert follower.follow(len(pressed)) == "final"  # type: ignore[comparison-overlap]
+    assert handle.cancels == [False]

@@ -117,6 +117,8 @@ def test_a_name_alone_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPa
         (["--procs", "many", "train.py"], "procs"),
         (["--grace", "soon", "train.py"], "grace"),
         (["no-such-file.yaml"], "no-such-file.yaml"),
+        (["echo", "\udcff"], "UTF-8"),
+        (["-e", "X=\udcff", "echo"], "UTF-8"),
     ],
 )
 def test_wrong_words_are_named(words: list[str], told: str) -> None:

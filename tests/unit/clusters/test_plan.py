@@ -10,9 +10,11 @@ import pytest
 from petctl.agent.task import decode_task
 from petctl.clusters.base import find_cluster
 from petctl.clusters.config import cluster_settings
+from petctl.clusters.local.addresses import advertised_address
+from petctl.clusters.local.argv import supervisor_environment
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.plan import advertised_address, command_line, make_plan, supervisor_environment
+from petctl.clusters.local.plan import command_line, make_plan
 from petctl.clusters.local.secrets import list_secrets, remove_secret, secret_values, set_secret
 from petctl.clusters.task import interpreter
 from petctl.errors import NotFound, UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from petctl.clusters.local.picture import node_rows, sentence_of, state_of
-from petctl.clusters.local.recorder import History, append_event, close_status, read_events
+from petctl.clusters.local.records import History, append_event, close_status, read_events
 
 
 def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
@@ -14,6 +14,7 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
         (1.0, "started", {}),
         (2.0, "round", {"round": 1, "reason": "the job starts"}),
         (3.0, "running", {"round": 1, "nodes": ["0", "1"], "world_size": 2}),
+        (8.9, "failure", {"spent": 1}),
         (9.0, "round", {"round": 2, "reason": "node 1 was lost"}),
         (9.5, "node", {"node": "1", "restart": True}),
         (10.0, "round", {"round": 3, "reason": "node 0 was lost too"}),
@@ -23,7 +24,7 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
     assert [(past["number"], past["seconds_lost"]) for past in history.rounds] == [(1, 0.0), (3, 2.5)]
     assert history.rounds[1]["reason"] == "node 0 was lost too"
     assert history.restarts == {"1": 1}
-    assert (history.started, history.broken) == (1.0, None)
+    assert (history.started, history.broken, history.round, history.spent) == (1.0, None, 3, 1)
 
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local import slots as module
+from petctl.clusters.local.jobdir import JobDirectory, in_use, raise_epoch
 from petctl.clusters.local.slots import Slots
 from petctl.errors import InternalError
 
@@ -19,9 +18,8 @@ def alive() -> set[str]:
 
 
 @pytest.fixture
-def slots(tmp_path: Path, alive: set[str], monkeypatch: pytest.MonkeyPatch) -> Slots:
-    monkeypatch.setattr(module, "YOUNG", 0.0)
-    return Slots(tmp_path, 4, alive.__contains__)
+def slots(tmp_path: Path, alive: set[str]) -> Slots:
+    return Slots(tmp_path, 4, lambda job, age: job in alive)
 
 
 def test_jobs_start_in_the_order_in_which_they_came(slots: Slots) -> None:
@@ -82,14 +80,12 @@ def test_a_dead_job_in_the_way_is_dropped(slots: Slots, alive: set[str]) -> None
     assert slots.claim("c", 1).granted == 1
 
 
-def test_a_job_that_was_just_submitted_is_not_taken_for_dead(
-    slots: Slots, alive: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "YOUNG", 60.0)
-    alive.clear()
-    slots.enter("a", 0, 4)
-    slots.enter("b", 0, 1)
-    assert slots.claim("b", 1).ahead == 1
+def test_a_job_that_was_just_submitted_is_not_taken_for_dead(tmp_path: Path) -> None:
+    assert in_use(tmp_path, "a", 1.0)
+    assert not in_use(tmp_path, "a", 60.0)
+    (tmp_path / "a").mkdir()
+    raise_epoch(JobDirectory(tmp_path / "a"))
+    assert not in_use(tmp_path, "a", 1.0)  # it had a supervisor, and has none
 
 
 def test_running_nodes_keep_their_slots_also_when_the_file_is_gone(slots: Slots) -> None:
@@ -100,6 +96,10 @@ def test_running_nodes_keep_their_slots_also_when_the_file_is_gone(slots: Slots)
     assert slots.hold("a", 0, 3) == 3
     slots.enter("b", 0, 2)
     assert slots.claim("b", 2).free == 1
+
+
+def test_a_job_without_a_row_gets_nothing(slots: Slots) -> None:
+    assert slots.claim("a", 1).granted == 0
 
 
 def test_entering_again_keeps_the_place(slots: Slots) -> None:
@@ -116,12 +116,12 @@ def test_a_damaged_file_is_named(slots: Slots) -> None:
         slots.enter("a", 0, 1)
 
 
-def test_a_failed_step_takes_nothing(slots: Slots, alive: Callable[[str], bool]) -> None:
+def test_a_failed_step_takes_nothing(slots: Slots) -> None:
     slots.enter("a", 0, 4)
     slots.claim("a", 4)
     slots.enter("b", 0, 1)
 
-    def broken(job: str) -> bool:
+    def broken(job: str, age: float) -> bool:
         raise RuntimeError("cannot tell")
 
     slots.alive = broken

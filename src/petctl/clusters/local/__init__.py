@@ -2,7 +2,10 @@
 
     cluster.py     the Cluster protocol over job directories; runs in the user's command
     plan.py        Job -> exactly what will be started, as plain data: job.json
+    argv.py        the words that start a supervisor and a node
+    addresses.py   where a coordinator listens, and how others reach it
     jobdir.py      the job directory: names, atomic files, locks
+    records.py     events, history, and the fields of a status
     reading.py     status, events and logs, as they change
     lost.py        recognising and burying a job that nobody looks after any more
     proxy.py       a port here that leads to a port of a node
@@ -11,9 +14,12 @@
     gpus.py        dividing this machine's GPUs between the nodes of a job
     processes.py   finding and ending processes that a job left behind
     supervisor.py  one process per job: waits for slots, then coordinates and keeps the nodes
+    standby.py     ... the process that takes over when it is killed
     allotment.py   ... how many nodes there should be now
     keeper.py      ... starting, adopting, replacing and releasing them
-    recorder.py    ... what it writes down: status.json, events.jsonl
+    recorder.py    ... writing down events and the newest status
+    listening.py   ... opening the coordinator's port
+    observed.py    ... the coordinator with an observer and a memory
     picture.py     ... the status of a moment
 
 The user's commands and the supervisor are different processes, and meet only in the job's directory and on the

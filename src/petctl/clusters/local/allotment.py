@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-from petctl.clusters.local.jobdir import JobDirectory, write_text
+from petctl.clusters.local.jobdir import JobDirectory, in_use, write_text
 from petctl.clusters.local.slots import Slots, Standing
 
 
@@ -19,7 +19,7 @@ class Allotment:
     def __init__(self, directory: JobDirectory, plan: Dict[str, Any]) -> None:
         self._directory, self._plan = directory, plan
         jobs = directory.path.parent
-        self._slots = Slots(directory.home, plan["slots"], lambda job: JobDirectory(jobs / job).alive())
+        self._slots = Slots(directory.home, plan["slots"], lambda job, age: in_use(jobs, job, age))
         self.granted = 0
         self.wanted = self._read()
 
@@ -29,13 +29,17 @@ class Allotment:
 
     def resume(self) -> None:
         """Keeps the slots of a job that has nodes already, whatever became of the slots' file."""
-        self.granted = self._slots.hold(self._directory.id, self._plan["priority"], self._running() or 1)
+        count = max(self.granted, self._running(), 1)
+        self.granted = self._slots.hold(self._directory.id, self._plan["priority"], count)
 
     def claim(self) -> Standing:
         """Takes what the job wants, or may have of it now."""
         self.wanted = self._read()
         standing = self._slots.claim(self._directory.id, self.wanted)
-        self.granted = standing.granted
+        if standing.granted < self.granted:
+            self.resume()  # somebody removed the slots' file: nodes that run keep what they have
+        else:
+            self.granted = standing.granted
         return standing
 
     def want(self, count: int) -> None:

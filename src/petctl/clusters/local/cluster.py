@@ -20,13 +20,12 @@ from typing import Any
 from petctl.clusters.base import AlreadyExists, LogFilter, LogLine
 from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
-from petctl.clusters.local.jobdir import JobDirectory, read_json, sync_directory, write_json, write_text
+from petctl.clusters.local.addresses import is_address, is_loopback
+from petctl.clusters.local.argv import supervisor_argv, supervisor_environment
+from petctl.clusters.local.jobdir import JobDirectory, in_use, read_json, sync_directory, write_json, write_text
 from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.plan import is_address, is_loopback, make_plan, supervisor_argv, supervisor_environment
-from petctl.clusters.local.proxy import forwarded
 from petctl.clusters.local.slots import Slots
-from petctl.errors import NotFound, Unreachable, UsageError
-from petctl.rendezvous.client import ControlLink
+from petctl.errors import InternalError, NotFound, Unreachable, UsageError
 from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from petctl.spec import Job
 
@@ -52,6 +51,8 @@ class LocalCluster:
 
     def plan(self, job: Job, job_id: str) -> dict[str, Any]:
         """The job's record, as it will be kept."""
+        from petctl.clusters.local.plan import make_plan  # only a submitter needs all that it imports
+
         return make_plan(job, JobDirectory(self.jobs / job_id), self.settings)
 
     def submit(self, plan: Mapping[str, Any]) -> None:
@@ -106,7 +107,7 @@ class LocalCluster:
                 pass
 
     def _slots(self, plan: Mapping[str, Any]) -> Slots:
-        return Slots(self.home, plan["plan"]["slots"], lambda job: JobDirectory(self.jobs / job).alive())
+        return Slots(self.home, plan["plan"]["slots"], lambda job, age: in_use(self.jobs, job, age))
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -149,7 +150,8 @@ class LocalCluster:
             )
         if not directory.coordinator.exists():
             write_text(directory.wanted, f"{wanted}\n", durable=True)
-            return f"will start with {wanted} nodes"
+            if not directory.coordinator.exists():  # looked at again: it may have started meanwhile, with the old size
+                return f"will start with {wanted} nodes"
         return str(self._ask(directory, "scale", wanted=wanted))
 
     def cancel(self, job_id: str, kill: bool) -> str:
@@ -168,7 +170,11 @@ class LocalCluster:
     def remove(self, job_id: str) -> None:
         """Removes the directory of a job that has ended."""
         directory = JobDirectory(self.jobs / job_id)
-        if directory.job.exists() and newest_status(directory)["finished"] is None:
+        try:
+            over = newest_status(directory)["finished"] is not None
+        except InternalError:  # damaged: then it is over when nobody looks after it
+            over = not directory.alive()
+        if not over:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
         # Out of sight in one step: a half-removed job must not be listed.
         hidden = self.jobs / f".new-{secrets.token_hex(6)}"
@@ -200,6 +206,8 @@ class LocalCluster:
         """A port here that leads to a node's."""
         status = self._live(self._directory(job_id), "reached")
         row = _known_node(status, node) if node is not None else _first_node(status)
+        from petctl.clusters.local.proxy import forwarded
+
         return forwarded(row["address"] or "127.0.0.1", port, local_port)
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
@@ -252,6 +260,8 @@ class LocalCluster:
 
     def _ask(self, directory: JobDirectory, call: str, **words: Any) -> Any:
         """Asks the coordinator, also one that is just being replaced."""
+        from petctl.rendezvous.client import ControlLink  # sockets, for the few commands that need them
+
         join = read_join_file(directory.join)
         deadline = time.monotonic() + REVIVE_PATIENCE
         while True:

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+START_WITHIN = 5.0  # seconds for a job's first supervisor to take its lock
 LOCK_ATTEMPTS = 10
 LOCK_PAUSE = 0.01  # a reader asking "is it held?" holds a lock for microseconds; that must not turn its owner away
 
@@ -82,6 +83,12 @@ class JobDirectory:
         )
 
 
+def in_use(jobs: Path, job: str, age: float) -> bool:
+    """Whether a job's claim on slots still counts: somebody looks after it, or its first supervisor is on its way."""
+    directory = JobDirectory(jobs / job)
+    return directory.alive() or (0 <= age < START_WITHIN and not directory.epoch.exists())
+
+
 def is_locked(path: Path) -> bool:
     """Whether a living process holds the flock on `path`; asking disturbs nobody for longer than a moment."""
     try:
@@ -109,6 +116,13 @@ def take_lock(path: Path) -> Optional[int]:
                 time.sleep(LOCK_PAUSE)
     os.close(descriptor)
     return None
+
+
+def wait_for_lock(path: Path) -> int:
+    """The descriptor that holds the lock, once everybody who had it before is gone."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    return descriptor
 
 
 def read_json(path: Path) -> Optional[Dict[str, Any]]:

@@ -15,20 +15,22 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Optional, Sequence
 
+from petctl.clusters.local.argv import node_argv
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
+from petctl.clusters.local.standby import end_of
 from petctl.rendezvous.machine import Expect, Unexpect
 
 START_PATIENCE = 30.0  # how long a round waits for nodes that the user asked for
 REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others could be training
 SHORT_LIFE = 10.0  # a node that dies sooner than this is started again more slowly each time
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+JOINED_BACKOFF = 1.0  # at most, for one that had joined: it can work, and was killed
 LINGER = 0.5  # a lost node may end by itself for so long; then it is killed
 LOCK_STEP = 0.005
 ADOPTION_STEP = 0.05  # between two looks at a node that holds its lock but has not written its process id yet
@@ -47,12 +49,6 @@ class LocalNode:
     sentence: str = "starting"
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: Optional[asyncio.Task[None]] = None
-
-
-def node_argv(directory: JobDirectory, name: str, options: Sequence[str]) -> List[str]:
-    """The exact words that start a node; `render` prints the same."""
-    own = ["--file", str(directory.join), "--node", name, "--state-dir", str(directory.node(name))]
-    return [sys.executable, "-m", "petctl.agent", "join", *own, *options]
 
 
 class NodeKeeper:
@@ -152,7 +148,7 @@ class NodeKeeper:
             if pid:
                 node.pid, node.sentence = pid, "joining"
                 self.recorder.event("node", f"node {node.name} goes on (pid {pid})", node=node.name, pid=pid)
-                await _end_of(pid)
+                await end_of(pid)
             node.pid = 0
             return True
         if not node.wanted or self.closing:
@@ -162,7 +158,7 @@ class NodeKeeper:
         except OSError as error:  # no memory, no process to be had: it may be better in a while
             self.recorder.event("node", f"node {node.name} could not be started: {error}", node=node.name)
             return True
-        await _end_of(process.pid)
+        await end_of(process.pid)
         code = process.wait()
         node.pid = 0
         if not self.closing:
@@ -213,6 +209,8 @@ class NodeKeeper:
         if _age(node) >= SHORT_LIFE:
             node.short_lives = 0
         delay = BACKOFF[min(node.short_lives, len(BACKOFF) - 1)]
+        if node.incarnation:
+            delay = min(delay, JOINED_BACKOFF)
         node.short_lives += 1
         until = time.monotonic() + delay
         while node.wanted and not self.closing and time.monotonic() < until:
@@ -256,19 +254,3 @@ def _exists(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-async def _end_of(pid: int) -> None:
-    """Returns when the process has ended; a child is left for its parent to reap."""
-    loop = asyncio.get_running_loop()
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        ended = loop.create_future()
-        loop.add_reader(descriptor, lambda: None if ended.done() else ended.set_result(None))
-        await ended
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)

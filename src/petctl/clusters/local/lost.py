@@ -12,14 +12,13 @@ import os
 import time
 from typing import Any, Optional
 
-from petctl.clusters.local.jobdir import JobDirectory, read_json, take_lock, write_json, write_once
+from petctl.clusters.local.jobdir import START_WITHIN, JobDirectory, read_json, take_lock, write_json, write_once
 from petctl.clusters.local.processes import boot_id, sweep
-from petctl.clusters.local.recorder import append_event, close_status, first_status
+from petctl.clusters.local.records import append_event, close_status, first_status
 from petctl.clusters.local.slots import Slots
 from petctl.errors import InternalError
 
-START_WITHIN = 5.0  # seconds for a supervisor to take its lock for the first time
-REVIVE_WITHIN = 1.5  # ... and for a killed one to be back
+REVIVE_WITHIN = 1.5  # seconds for a killed supervisor to be back
 LOOK_AGAIN = 0.05
 
 
@@ -70,7 +69,7 @@ def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
             sweep(directory.id, directory.nodes)
             status = close_status(status, outcome, float(outcome.get("finished", now)))
             write_json(directory.status, status)
-        Slots(directory.home, 1, lambda job: True).release(directory.id)
+        Slots(directory.home, 1, lambda job, age: True).release(directory.id)
         return status
     finally:
         os.close(lock)

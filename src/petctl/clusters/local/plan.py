@@ -10,19 +10,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import shlex
-import socket
-import sys
 import time
 from collections.abc import Mapping
-from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 
 from petctl.agent.task import encode_task
 from petctl.clusters.config import positive_setting
+from petctl.clusters.local.addresses import advertised_address
+from petctl.clusters.local.argv import node_argv, supervisor_argv
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.keeper import node_argv
 from petctl.clusters.local.slots import default_slots
 from petctl.clusters.task import check_command, config_of, interpreter, task_of, working_directory
 from petctl.errors import UsageError
@@ -73,55 +70,9 @@ def make_plan(job: Job, directory: JobDirectory, settings: Mapping[str, Any]) ->
     }
 
 
-def supervisor_argv(directory: JobDirectory) -> list[str]:
-    """The words that start the job's supervisor, the first time and every time."""
-    return [sys.executable, "-m", "petctl.clusters.local.supervisor", str(directory.path)]
-
-
-def supervisor_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The submitter's environment, for supervisor, agents and workers alike; it is handed on and never written down."""
-    # A job submitted from inside another job's worker must not be taken for a part of that one.
-    own = {name: value for name, value in environment.items() if name not in ("PETCTL_NODE_KEY", "PETCTL_WORKER_KEY")}
-    if own.get("PYTHONPATH"):  # the supervisor has another working directory
-        own["PYTHONPATH"] = os.pathsep.join(str(Path(part).absolute()) for part in own["PYTHONPATH"].split(os.pathsep))
-    return own
-
-
 def command_line(job: Job) -> str:
     """The command as the user might have typed it, on one line."""
     words = list(job.command.words)
     return (
         words[0] if job.command.kind == "shell" else ("-m " if job.command.kind == "module" else "") + shlex.join(words)
     )
-
-
-def is_address(host: str) -> bool:
-    """Whether it is an IP address, and not a name."""
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there."""
-    return ip_address(host).is_loopback if is_address(host) else host == "localhost"
-
-
-def advertised_address(listen: str) -> str:
-    """The address by which nodes, also on other machines, reach what listens there."""
-    if is_loopback(listen):
-        return "127.0.0.1" if listen in ("localhost", "127.0.0.1") else listen
-    if listen not in ("0.0.0.0", "::"):
-        return listen
-    family = socket.AF_INET if listen == "0.0.0.0" else socket.AF_INET6
-    probe = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"  # addresses that belong to nobody
-    with socket.socket(family, socket.SOCK_DGRAM) as route:
-        try:
-            route.connect((probe, 9))  # a datagram socket sends nothing: it only looks up the way
-        except OSError:
-            raise UsageError(
-                f"this machine has no route to others, so --listen {listen} tells them nothing; give its address"
-            ) from None
-        return str(route.getsockname()[0])

@@ -19,7 +19,7 @@ from petctl.agent.logs import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.recorder import read_events as past_events
+from petctl.clusters.local.records import read_events as past_events
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
 

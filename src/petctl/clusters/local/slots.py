@@ -18,8 +18,6 @@ from typing import Callable, Iterator, List, Tuple
 
 from petctl.errors import InternalError
 
-YOUNG = 10.0  # seconds for which a row counts as alive while its supervisor is still starting
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS claims (
     place INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -52,9 +50,9 @@ class Standing:
 
 
 class Slots:
-    """The queue as one job sees it. `alive(job)` says whether anybody still looks after another job."""
+    """The queue as one job sees it. `alive(job, age)` says whether anybody looks after another, `age` seconds old."""
 
-    def __init__(self, home: Path, total: int, alive: Callable[[str], bool]) -> None:
+    def __init__(self, home: Path, total: int, alive: Callable[[str, float], bool]) -> None:
         self.path = home / "clusters" / "local" / "slots.db"
         self.total, self.alive = total, alive
 
@@ -100,7 +98,7 @@ class Slots:
             "SELECT job, minimum, granted FROM claims ORDER BY priority DESC, place"
         ).fetchall()
         free = max(0, self.total - sum(granted for _, _, granted in rows))
-        minimum, granted = next(((m, g) for name, m, g in rows if name == job), (wanted, 0))
+        minimum, granted = next(((m, g) for name, m, g in rows if name == job), (self.total + 1, 0))
         waiting = [name for name, _, held in rows if not held]
         ahead = waiting.index(job) if job in waiting else 0
         take = 0
@@ -115,7 +113,7 @@ class Slots:
     def _drop_stale(self, database: sqlite3.Connection, own: str) -> bool:
         now = time.time()
         rows = database.execute("SELECT job, entered FROM claims WHERE job != ?", (own,)).fetchall()
-        stale = [job for job, entered in rows if not 0 <= now - entered < YOUNG and not self.alive(job)]
+        stale = [job for job, entered in rows if not self.alive(job, now - entered)]
         database.executemany("DELETE FROM claims WHERE job = ?", [(job,) for job in stale])
         return bool(stale)
 

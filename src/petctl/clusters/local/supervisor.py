@@ -2,10 +2,10 @@
 
     lock -> epoch -> in line for slots -> coordinator + node keeper in one loop -> outcome -> nodes gone -> slots back
 
-It outlives the command that started it. Killed at any moment, it is started again by one of the job's agents, and
-takes up where its files and the nodes' reports say the job is; the lock keeps it the only one. Everything about who
-trains with whom is the coordinator's; everything about processes is the keeper's; this file connects them and obeys
-the user.
+It outlives the command that started it. Killed at any moment, it is replaced by its standby, or else by a new one
+that an agent starts, which takes up where the job's files and the nodes' reports say it is; the lock keeps it the
+only one. Everything about who trains with whom is the coordinator's; everything about processes is the keeper's; this
+file connects them and obeys the user.
 
 Standard library and petctl's own agent side only: its start-up is part of every job's first line.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import signal
 import sys
@@ -29,38 +28,27 @@ from petctl.clusters.local.jobdir import (
     raise_epoch,
     read_json,
     take_lock,
-    write_json,
+    wait_for_lock,
     write_once,
 )
 from petctl.clusters.local.keeper import REPLACE_PATIENCE, START_PATIENCE, NodeKeeper
+from petctl.clusters.local.listening import encryption, open_port
+from petctl.clusters.local.observed import ObservedCoordinator
 from petctl.clusters.local.picture import node_rows, sentence_of, state_of
-from petctl.clusters.local.processes import boot_id, sweep
+from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.secrets import secret_values
-from petctl.errors import PetctlError, UsageError
+from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
+from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.machine import Config, Coordinator, End, Event, Lost, Scale
+from petctl.rendezvous.machine import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Outcome, decode_outcome, encode
-from petctl.rendezvous.wire import PLAIN
 
 QUEUE_STEP = 0.2  # seconds between two looks at the queue
 GROW_STEP = 1.0  # ... and at free slots for a job that runs below its wanted size
 LAST_PATIENCE = 10.0  # beyond the grace: then nodes that do not go are killed
 
 log = logging.getLogger("petctl.supervisor")
-
-
-class ObservedCoordinator(Coordinator):
-    """The machine, and somebody who looks at it after every decision."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        self.observe: Callable[[], None] = lambda: None
-        super().__init__(*arguments, **options)
-
-    def settle(self, now: float) -> List[object]:
-        effects = super().settle(now)
-        self.observe()
-        return effects
 
 
 class Supervisor:
@@ -71,6 +59,7 @@ class Supervisor:
         self.size = Config(**self.plan["config"])
         self.allotment = Allotment(directory, self.plan)
         self.recorder = Recorder(directory, record)
+        self.standby = Standby(self.plan["supervisor"], FIRST_DELAY if epoch == 1 else DELAY)
         self.machine: Optional[ObservedCoordinator] = None
         self.outcome = _read_outcome(directory)
         self.finished = time.time()
@@ -79,16 +68,25 @@ class Supervisor:
 
     async def run(self) -> None:
         """The whole life; returns when nothing of the job is left."""
+        substitute = asyncio.get_running_loop().create_task(self.standby.keep())
+        try:
+            await self._live()
+        finally:
+            substitute.cancel()
+
+    async def _live(self) -> None:
         sentence = await self._wait_in_line()
         if sentence:
             self._settle_without_nodes(Outcome(CANCELLED, 130, sentence))
             return
         try:
-            task = {**self.plan["task"], "secrets": secret_values(self.directory.home, self.plan["secrets"])}
-        except PetctlError as error:
-            self._settle_without_nodes(Outcome(ENDED_FAILED, error.code, str(error)))
-            return
-        await self._look_after({"task": task})
+            await self._look_after(secret_values(self.directory.home, self.plan["secrets"]))
+        except NotFound as error:  # removed since the job was submitted, or since its last supervisor was killed
+            outcome = Outcome(ENDED_FAILED, error.code, str(error))
+            if any(self.directory.node_alive(name) for name in self.directory.node_names()):
+                await self._look_after({}, outcome)
+            else:
+                self._settle_without_nodes(outcome)
 
     # -- in line -------------------------------------------------------------------------------------------------------
 
@@ -96,11 +94,11 @@ class Supervisor:
         """Until slots are ours; the sentence of a cancellation that came first."""
         if self.outcome is not None:
             return ""
-        self.allotment.enter()
         if self.recorder.history.started is not None:
             self.allotment.resume()
             return ""
         while True:
+            self.allotment.enter()  # again each time: a place that was taken for abandoned is lost, not the job
             if self.directory.cancel.exists():
                 return "cancelled while it was queued"
             standing = self.allotment.claim()
@@ -112,9 +110,8 @@ class Supervisor:
             await asyncio.sleep(QUEUE_STEP)
 
     def _say_state(self, state: str, sentence: str) -> None:
-        if sentence != self.recorder.status["sentence"]:
-            self.recorder.picture = lambda: {"state": state, "sentence": sentence, "epoch": self.epoch}
-            self.recorder.write()
+        self.recorder.picture = lambda: {"state": state, "sentence": sentence, "epoch": self.epoch}
+        self.recorder.write()
 
     def _settle_without_nodes(self, outcome: Outcome) -> None:
         self._record(outcome)
@@ -123,23 +120,29 @@ class Supervisor:
 
     # -- at work -------------------------------------------------------------------------------------------------------
 
-    async def _look_after(self, welcome: Dict[str, Any]) -> None:
+    async def _look_after(self, values: Dict[str, str], end: Optional[Outcome] = None) -> None:
+        """Coordinates the nodes and keeps them until the job is over; with `end` only to tell them so."""
+        welcome = {"task": {**self.plan["task"], "secrets": values}}
         loop = asyncio.get_running_loop()
-        fresh = self.epoch == 1
+        fresh = not self.directory.coordinator.exists()  # no supervisor before this one had any nodes
         config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted})
         machine = ObservedCoordinator(config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome)
+        if not fresh:
+            machine.recall(self.recorder.history.round, self.recorder.history.spent)
         control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel}
-        tls, binding = self._tls()
+        tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
         self.server = CoordinatorServer(machine, token, welcome, self._record, self._on_effect, control, tls, binding)
         self.keeper = NodeKeeper(self.directory, self.recorder, self._node_options, self.server.step, self._connected)
-        await self._listen()
+        await open_port(self.server, self.directory, self.plan, self.epoch)
         self.machine = machine
         self.recorder.picture = self._picture
         machine.observe = self.recorder.touch
         self.keeper.adopt(self.allotment.names())
         if self.outcome is not None:
             self._close_nodes()
+        elif end is not None:
+            self.server.step(End(end))
         elif self.directory.cancel.exists():
             self._cancel(bool((read_json(self.directory.cancel) or {}).get("kill")))
         else:
@@ -152,27 +155,6 @@ class Supervisor:
         self._bow_out()
         self.server.close()
         await asyncio.sleep(0)  # the last words are written before the loop ends
-
-    async def _listen(self) -> None:
-        """On the port of the last supervisor if it is still free, so that join files given out keep working."""
-        host = self.plan["listen"]
-        known = read_json(self.directory.coordinator) or {}
-        last = int(str(known.get("address", ":0")).rpartition(":")[2] or 0)
-        try:
-            _, port = await self.server.listen(host, last)
-        except OSError:
-            _, port = await self.server.listen(host, 0)
-        address = f"{self.plan['address']}:{port}"
-        place = {"address": address, "pid": os.getpid(), "epoch": self.epoch, "boot": boot_id()}
-        write_json(self.directory.coordinator, place)
-
-    def _tls(self) -> Any:
-        if not self.directory.certificate.exists():
-            return None, PLAIN
-        from petctl.rendezvous.tls import certificate_pin, server_context
-
-        context = server_context(self.directory.certificate, self.directory.key)
-        return context, certificate_pin(self.directory.certificate)
 
     def _node_options(self, name: str) -> List[str]:
         options = gpu_options(int(name), self.plan["gpus"], self.plan["devices"])
@@ -293,6 +275,7 @@ class Supervisor:
 
     def _bow_out(self) -> None:
         assert self.outcome is not None
+        self.standby.dismiss()
         sweep(self.directory.id, self.directory.nodes)
         self.allotment.release()
         outcome = read_json(self.directory.outcome) or {}
@@ -304,14 +287,14 @@ def _read_outcome(directory: JobDirectory) -> Optional[Outcome]:
     return decode_outcome(data) if data is not None else None
 
 
-def supervise(path: Path) -> int:
-    """Looks after the job unless somebody does already."""
+def supervise(path: Path, standby: bool = False) -> int:
+    """Looks after the job unless somebody does already; as a standby, as soon as nobody does."""
     directory = JobDirectory(path)
     record = read_json(directory.job)
     if record is None:
         print(f"petctl: {path} is not the directory of a job", file=sys.stderr)
         return 2
-    lock = take_lock(directory.supervisor_lock)
+    lock = wait_for_lock(directory.supervisor_lock) if standby else take_lock(directory.supervisor_lock)
     if lock is None:
         return 0
     if (read_json(directory.status) or {}).get("finished"):
@@ -322,15 +305,16 @@ def supervise(path: Path) -> int:
 
 def main() -> int:
     """Entry of the detached process; what it prints goes to supervisor.log."""
-    if len(sys.argv) != 2:
-        print("usage: python -m petctl.clusters.local.supervisor JOBDIR", file=sys.stderr)
+    words = [word for word in sys.argv[1:] if word != OPTION]
+    if len(words) != 1:
+        print(f"usage: python -m petctl.clusters.local.supervisor JOBDIR [{OPTION}]", file=sys.stderr)
         return 2
     # The shell that detached us ignores these on our behalf; workers must get them as the user's own programs do.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
-        return supervise(Path(sys.argv[1]))
+        return supervise(Path(words[0]), standby=OPTION in sys.argv)
     except PetctlError as error:
         log.error("%s", error)
         return error.code

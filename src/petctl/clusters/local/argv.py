@@ -1,0 +1,30 @@
+"""The exact words and environment that start the processes of a job on this machine; `render` prints the same words."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Dict, List, Mapping, Sequence
+
+from petctl.clusters.local.jobdir import JobDirectory
+
+
+def supervisor_argv(directory: JobDirectory) -> List[str]:
+    """The words that start the job's supervisor, the first time and every time."""
+    return [sys.executable, "-m", "petctl.clusters.local.supervisor", str(directory.path)]
+
+
+def node_argv(directory: JobDirectory, name: str, options: Sequence[str]) -> List[str]:
+    """The exact words that start a node; `render` prints the same."""
+    own = ["--file", str(directory.join), "--node", name, "--state-dir", str(directory.node(name))]
+    return [sys.executable, "-m", "petctl.agent", "join", *own, *options]
+
+
+def supervisor_environment(environment: Mapping[str, str]) -> Dict[str, str]:
+    """The submitter's environment, for supervisor, agents and workers alike; it is handed on and never written down."""
+    # A job submitted from inside another job's worker must not be taken for a part of that one.
+    own = {name: value for name, value in environment.items() if name not in ("PETCTL_NODE_KEY", "PETCTL_WORKER_KEY")}
+    if own.get("PYTHONPATH"):  # the supervisor has another working directory
+        own["PYTHONPATH"] = os.pathsep.join(str(Path(part).absolute()) for part in own["PYTHONPATH"].split(os.pathsep))
+    return own

@@ -1,0 +1,36 @@
+"""Opening a job's coordinator port on this machine, and telling everybody where it is."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
+
+from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json
+from petctl.clusters.local.processes import boot_id
+from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.locator import join_address
+from petctl.rendezvous.wire import PLAIN
+
+if TYPE_CHECKING:
+    import ssl
+
+
+async def open_port(server: CoordinatorServer, directory: JobDirectory, plan: Dict[str, Any], epoch: int) -> None:
+    """Takes the port of the last supervisor if it is still free, so that join files given out keep working."""
+    known = read_json(directory.coordinator) or {}
+    last = int(str(known.get("address", ":0")).rpartition(":")[2] or 0)
+    try:
+        _, port = await server.listen(plan["listen"], last)
+    except OSError:
+        _, port = await server.listen(plan["listen"], 0)
+    address = join_address(plan["address"], port)
+    write_json(directory.coordinator, {"address": address, "pid": os.getpid(), "epoch": epoch, "boot": boot_id()})
+
+
+def encryption(directory: JobDirectory) -> Tuple[Optional[ssl.SSLContext], str]:
+    """TLS and what proofs are bound to, for a job that was given a certificate; plain on loopback."""
+    if not directory.certificate.exists():
+        return None, PLAIN
+    from petctl.rendezvous.tls import certificate_pin, server_context
+
+    return server_context(directory.certificate, directory.key), certificate_pin(directory.certificate)
