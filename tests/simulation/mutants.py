@@ -129,10 +129,6 @@ MUTANTS = [
         (real_machine, "self.owned = self.epoch > 0 and newest and len(granted) * 2 > size", "self.owned = True"),
     ),
     Mutant(
-        "a restarted node is taken for the old one",
-        (real_machine, "if node is not None and node.report.incarnation != report.incarnation:", "if False:"),
-    ),
-    Mutant(
         "newcomers are never taken in",
         (real_machine, "if self.asked or len(spare) >= room or", "if False and"),
     ),

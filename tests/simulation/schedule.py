@@ -111,6 +111,12 @@ class Schedule:
         if coordinator is not None:
             self.world.cuts.add((self.pick(), coordinator.name))
 
+    def roll_call(self) -> None:
+        coordinator = self.fleet.located()
+        if coordinator is not None and coordinator.alive:
+            living = tuple(name for name, node in self.fleet.nodes.items() if node.up)
+            coordinator.step(self.fleet.machine.Roster(living))
+
     def heal_one(self) -> None:
         if self.world.isolated:
             self.world.isolated.discard(self.random.choice(sorted(self.world.isolated)))
@@ -265,6 +271,7 @@ KINDS = [
     "starve_coordinator",
     "scale",
     "release",
+    "roll_call",
 ]
 
 

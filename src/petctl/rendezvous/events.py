@@ -42,6 +42,13 @@ class Unexpect:
 
 
 @dataclass(frozen=True)
+class Roster:
+    """All nodes that live, as the cluster knows; a recovering coordinator need not wait for any other."""
+
+    nodes: Tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Scale:
     """The user wants another size. `release`: the nodes that the cluster gives up for it."""
 

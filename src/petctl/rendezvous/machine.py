@@ -35,6 +35,7 @@ from petctl.rendezvous.events import (
     Record,
     Recorded,
     Reported,
+    Roster,
     Scale,
     Tell,
     Unexpect,
@@ -53,6 +54,7 @@ __all__ = [
     "Record",
     "Recorded",
     "Reported",
+    "Roster",
     "Scale",
     "Tell",
     "Unexpect",
@@ -95,6 +97,7 @@ class Coordinator:
 
     `epoch` is the backend's (got by compare-and-set, so owned at once), or None: then more than half of the last
     round's members must grant one. `fresh`: nobody coordinated this job before. `outcome`: its recorded end, if any.
+    `memory`: what the backend remembers of the last coordinator, for a job none of whose nodes is left to tell.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Coordinator:
         epoch: Optional[int] = None,
         fresh: bool = True,
         outcome: Optional[Outcome] = None,
+        memory: Optional[Header] = None,
     ) -> None:
         self.config, self.leader = config, leader
         self.epoch = epoch if epoch is not None else int(fresh)
@@ -142,6 +146,9 @@ class Coordinator:
         self.committed = False  # has this coordinator started a round, or continued one?
         self.foreign_round = 0  # the newest round of another coordinator that anybody remembers
         self._best = Header()  # the newest header that any node remembered
+        self.roster: Optional[Set[str]] = None  # the nodes that live, where the cluster knows that
+        if memory is not None:
+            self.foreign_round, self.ran, self.spent = memory.round, memory.ran, memory.spent
         self._arrivals = 0
         self._effects: List[object] = []
         if outcome is not None:
@@ -192,6 +199,9 @@ class Coordinator:
 
     def _on_unexpect(self, event: Unexpect, now: float) -> None:
         self.expected -= set(event.nodes)
+
+    def _on_roster(self, event: Roster, now: float) -> None:
+        self.roster = set(event.nodes)
 
     def _on_scale(self, event: Scale, now: float) -> None:
         if event.wanted != self.wanted:
@@ -262,8 +272,9 @@ class Coordinator:
         if self.ending is not None:
             return self._end(self.ending)
         top, members = self._last_round()
+        over = now >= self.recover_until or (self.roster is not None and self.roster <= set(self.nodes))
         if top is None:
-            if now >= self.recover_until and self.owned:
+            if over and self.owned:
                 self._open("no node remembers a round", False, now)
             return None
         size = next(iter(members.values())).nodes
@@ -276,7 +287,7 @@ class Coordinator:
             self.sentence = self._running_sentence()
             self.seq += 1
             self._note("continued", f"round {self.round} goes on under a new coordinator", round=self.round)
-        elif self.owned and (now >= self.recover_until or (len(reports) >= size and broken)):
+        elif self.owned and (over or (len(reports) >= size and broken)):
             self.previous = {name: (self.nodes[name].report.incarnation, p) for name, p in members.items()}
             self._open(f"the coordinator was replaced and found {len(members)} of {size} members", False, now)
         else:

@@ -24,7 +24,7 @@ from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.standby import end_of
-from petctl.rendezvous.machine import Expect, Unexpect
+from petctl.rendezvous.machine import Expect, Roster, Unexpect
 
 START_PATIENCE = 30.0  # how long a round waits for nodes that the user asked for
 REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others could be training
@@ -75,6 +75,7 @@ class NodeKeeper:
         for name in self.directory.node_names():
             if self.directory.node_alive(name):
                 self._keep(LocalNode(name, wanted=name in names))
+        self.step(Roster(tuple(self.nodes)))
 
     def want(self, names: Sequence[str], patience: float = START_PATIENCE) -> None:
         """Makes these the nodes to keep; others are kept no longer, and end when the coordinator releases them."""
@@ -107,7 +108,11 @@ class NodeKeeper:
     def lost(self, name: str, incarnation: str) -> None:
         """The coordinator lost this node: make sure that it is really dead, or let it prove that it is not."""
         node = self.nodes.get(name)
-        if node is not None and node.pid and node.incarnation == incarnation:
+        if node is None or node.incarnation != incarnation:
+            return
+        if node.wanted and not self.closing and not _delay(node):
+            self.step(Expect((name,), REPLACE_PATIENCE))  # at once, so that the next round does not start without it
+        if node.pid:
             asyncio.get_running_loop().call_later(LINGER, self._put_down, node, node.pid, incarnation)
 
     def rows(self) -> Dict[str, Dict[str, Any]]:
@@ -129,6 +134,7 @@ class NodeKeeper:
         again = False
         try:
             while await self._adopt_or_start(node, again):
+                self.step(Roster(tuple(other.name for other in self.nodes.values() if other.pid)))
                 node.sentence = "cleaning up"
                 await self._clean_up(node)
                 again = True
@@ -206,12 +212,8 @@ class NodeKeeper:
             await asyncio.sleep(LOCK_STEP)  # a process on its way out is past finding before it lets go of its files
 
     async def _may_start_again(self, node: LocalNode) -> bool:
-        if _age(node) >= SHORT_LIFE:
-            node.short_lives = 0
-        delay = BACKOFF[min(node.short_lives, len(BACKOFF) - 1)]
-        if node.incarnation:
-            delay = min(delay, JOINED_BACKOFF)
-        node.short_lives += 1
+        delay = _delay(node)
+        node.short_lives = 1 if _age(node) >= SHORT_LIFE else node.short_lives + 1
         until = time.monotonic() + delay
         while node.wanted and not self.closing and time.monotonic() < until:
             log = self.directory.node(node.name) / "agent.log"
@@ -240,6 +242,13 @@ class NodeKeeper:
                 os.kill(node.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+
+
+def _delay(node: LocalNode) -> float:
+    """How long to wait before it is started again: longer each time it dies young, less where it had joined."""
+    lives = 0 if _age(node) >= SHORT_LIFE else node.short_lives
+    delay = BACKOFF[min(lives, len(BACKOFF) - 1)]
+    return min(delay, JOINED_BACKOFF) if node.incarnation else delay
 
 
 def _age(node: LocalNode) -> float:

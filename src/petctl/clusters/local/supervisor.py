@@ -42,7 +42,7 @@ from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.machine import Config, End, Event, Lost, Scale
-from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Outcome, decode_outcome, encode
+from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
 
 QUEUE_STEP = 0.2  # seconds between two looks at the queue
 GROW_STEP = 1.0  # ... and at free slots for a job that runs below its wanted size
@@ -126,9 +126,11 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         fresh = not self.directory.coordinator.exists()  # no supervisor before this one had any nodes
         config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted})
-        machine = ObservedCoordinator(config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome)
-        if not fresh:
-            machine.recall(self.recorder.history.round, self.recorder.history.spent)
+        history = self.recorder.history
+        memory = Header(round=history.round, ran=history.round, spent=history.spent)
+        machine = ObservedCoordinator(
+            config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome, None if fresh else memory
+        )
         control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel}
         tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
