@@ -26,8 +26,10 @@ demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the mi
 	@$(VENV)/bin/python examples/demo.py
 
 test: $(VENV)/.ready $(TORCH)/.ready ## unit, simulation and integration tests
-	@$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadgroup tests/unit tests/simulation -m "not slow"
-	@$(VENV)/bin/python -m pytest tests/integration -m "not slow"
+	@status=0; \
+	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) tests/unit tests/simulation -m "not slow" || status=1; \
+	$(VENV)/bin/python -m pytest tests/integration -m "not slow" || status=1; \
+	exit $$status
 
 lint: $(VENV)/.ready ## ruff, format, mypy --strict, import contracts
 	@$(VENV)/bin/ruff check .

@@ -122,7 +122,7 @@ class Connection:
             except AuthError as error:
                 # A file may name the port of a dead coordinator that somebody else's has taken since.
                 if not self._welcomed and "file" not in self._join.locator:
-                    raise AuthError(f"{error}. Is the join file the newest? `petctl token JOB` writes one") from None
+                    raise
                 reason = str(error)
             except Unreachable as error:
                 reason = str(error)

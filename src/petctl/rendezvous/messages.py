@@ -15,6 +15,7 @@ raise `ProtocolError`; past them every value has its declared type.
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar
 
@@ -146,6 +147,7 @@ _T = TypeVar("_T")
 _NESTED: Dict[str, Any] = {"header": Header, "failure": Failure, "place": Place, "outcome": Outcome}
 _CHECKS: Dict[str, Any] = {"int": int, "str": str, "bool": bool, "float": (int, float)}
 _TEXT_LIMIT = 16_384
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # names become parts of paths
 _FIELDS: Dict[Any, Any] = {}
 
 
@@ -165,8 +167,10 @@ def decode_report(data: object) -> Report:
     report = _decode(Report, data)
     if report.state not in STATES:
         raise ProtocolError(f"a report with the unknown state {report.state[:40]!r}")
-    if not report.node or not report.incarnation or report.procs < 1 or not 0 <= report.port < 65536:
-        raise ProtocolError("a report without a node, incarnation or processes, or with an impossible port")
+    if not _NAME.fullmatch(report.node) or not _NAME.fullmatch(report.incarnation):
+        raise ProtocolError("a report whose node or incarnation is no name")
+    if report.procs < 1 or not 0 <= report.port < 65536:
+        raise ProtocolError("a report without processes, or with an impossible port")
     return report
 
 

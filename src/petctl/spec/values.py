@@ -37,9 +37,11 @@ def text(value: object) -> str:
     if "\0" in value:
         raise wrong("holds a NUL character, which no program can be given")
     try:
-        os.fsencode(value)
+        value.encode()
     except UnicodeEncodeError:
-        raise wrong("holds half of a surrogate pair, which no program can be given") from None
+        raise wrong(
+            "holds bytes that are not UTF-8, which a job's records cannot keep; rename or re-encode it"
+        ) from None
     return value
 
 

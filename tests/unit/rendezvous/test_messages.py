@@ -50,6 +50,9 @@ def test_a_full_order_survives_the_way() -> None:
     "change",
     [
         {"node": ""},
+        {"node": "../../etc"},
+        {"node": "a b"},
+        {"incarnation": "x" * 200},
         {"procs": 0},
         {"procs": True},
         {"procs": "2"},

@@ -126,7 +126,7 @@ def test_frozen() -> None:
         ({"env": ["A=b"]}, "env: expected a mapping of names to text, got a list"),
         ({"env": {"A=": "b"}}, "env.A=: a name in the environment has letters"),
         ({"env": {"A": "x\0y"}}, "env.A: holds a NUL"),
-        ({"env": {"A": "\ud800"}}, "env.A: holds half of a surrogate pair"),
+        ({"env": {"A": "\ud800"}}, "env.A: holds bytes that are not UTF-8"),
         ({"env": {"A": ["b"]}}, "env.A: expected text, got a list"),
         ({"labels": {" ": "b"}}, "labels. : a label's name is one line"),
         ({"env": {"A": "1"}, "secrets": {"A": "a"}}, "secrets.A: is also in env"),

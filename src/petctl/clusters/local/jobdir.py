@@ -14,6 +14,7 @@ import errno
 import fcntl
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -136,7 +137,7 @@ def read_json(path: Path) -> Optional[Dict[str, Any]]:
 
 def write_text(path: Path, text: str, mode: int = 0o644, durable: bool = False) -> None:
     """Replaces a file whole: a reader, or a crash, sees the old text or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
@@ -154,7 +155,7 @@ def write_json(path: Path, value: object, mode: int = 0o644, durable: bool = Fal
 
 def write_once(path: Path, value: object) -> bool:
     """Makes `value` durable under a name that never had one before; False when it had."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(value, file)
         file.write("\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, Optional, Tuple
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json
 from petctl.clusters.local.processes import boot_id
 from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.listener import allow_many_connections
 from petctl.rendezvous.locator import join_address
 from petctl.rendezvous.wire import PLAIN
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 async def open_port(server: CoordinatorServer, directory: JobDirectory, plan: Dict[str, Any], epoch: int) -> None:
     """Takes the port of the last supervisor if it is still free, so that join files given out keep working."""
+    allow_many_connections()
     known = read_json(directory.coordinator) or {}
     last = int(str(known.get("address", ":0")).rpartition(":")[2] or 0)
     try:
