@@ -114,6 +114,8 @@ class Checks:
         if coordinator is None or not coordinator.alive or (self.options.majority and not coordinator.machine.owned):
             return
         machine = coordinator.machine
+        if machine.phase in (real_machine.CLOSING, real_machine.CLOSED):
+            return
         if machine.phase != real_machine.RUNNING:
             raise Violation(f"no progress: {machine.sentence}")
         if any(moment > since for moment in fleet.rounds):
