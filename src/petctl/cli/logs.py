@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Only this rank.")
 @click.option("--node", metavar="NODE", help="Only this node.")
 @click.option("--round", "round_", metavar="K", type=click.IntRange(min=1), help="Only this round.")
-@click.option("--tail", metavar="N", type=click.IntRange(min=0), help="Begin with the last N lines of each worker.")
+@click.option(
+    "--tail",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Begin with the last N lines of each worker, in the newest round.",
+)
 @click.option("--stream", type=click.Choice(["out", "err"]), help="Only stdout, or only stderr.")
 @output_option()
 def command(

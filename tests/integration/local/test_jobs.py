@@ -63,6 +63,7 @@ def test_scale_up_and_down(stage: Stage) -> None:
     status = handle.wait(20)
     assert (status.state, status.spent) == ("succeeded", 0)
     assert [past.number for past in status.rounds] == [first, second, third]
+    assert {line.round for line in handle.logs(tail=1)} == {max(line.round for line in handle.logs())}
 
 
 def test_cancel_lets_workers_go(stage: Stage) -> None:

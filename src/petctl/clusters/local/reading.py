@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from petctl.agent.inotify import Watcher
-from petctl.agent.logfiles import LogName
+from petctl.agent.logfiles import LogName, list_logs
 from petctl.agent.logs import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.jobdir import JobDirectory
@@ -71,11 +71,13 @@ def read_events(directory: JobDirectory, follow: bool) -> Iterator[dict[str, Any
 def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
     """What the workers wrote, line by line; with `follow` until the job has ended and everything is out."""
     nodes = _NodeOf(directory)
+    # The end of what the workers wrote is in the newest round; those before it have ends of their own.
+    least = 0 if wanted.tail is None or wanted.round is not None else _newest_round(directory)
 
     def accept(name: LogName) -> bool:
         return (
             (wanted.rank is None or name.rank == wanted.rank)
-            and (wanted.round is None or name.round == wanted.round)
+            and (name.round >= least if wanted.round is None else name.round == wanted.round)
             and (wanted.node is None or nodes(name) == wanted.node)
         )
 
@@ -103,6 +105,10 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
                     yield LogLine(round_, rank, stream, last, node)
         finally:
             over.set()
+
+
+def _newest_round(directory: JobDirectory) -> int:
+    return max((name.round for name, _ in list_logs(str(directory.logs))), default=0)
 
 
 class _NodeOf:
