@@ -130,7 +130,7 @@ class Coordinator:
         due = self.machine.deadline()
         if due is not None and (self.wake_at is None or due < self.wake_at or self.wake_at <= world.now):
             self.wake_at = due
-            world.at(max(0.0, due - world.now), self.wake)
+            world.at_time(due, self.wake)
 
     def wake(self) -> None:
         if self.wake_at is not None and self.wake_at <= self.fleet.world.now:
@@ -210,7 +210,7 @@ class Node:
         due = self.member.deadline()
         if due is not None and (self.wake_at is None or due < self.wake_at):
             self.wake_at = due
-            world.at(max(0.0, due - world.now), self.wake)
+            world.at_time(due, self.wake)
 
     def wake(self) -> None:
         if self.up and self.wake_at is not None and self.wake_at <= self.fleet.world.now:
@@ -280,8 +280,12 @@ class Node:
         if self.connection is not None:
             self.connection.close("node_end")
             self.connection = None
-        self.fleet.world.at(0.0, lambda: self.step(self.fleet.member.Disconnected()))
+        self.fleet.world.at(0.0, self.disconnected)
         self.retry(0.05)
+
+    def disconnected(self) -> None:
+        if self.connection is None:
+            self.step(self.fleet.member.Disconnected())
 
     def _do_exit(self, effect: real_member.Exit) -> None:
         self.fleet.exits.append((self.name, effect))

@@ -26,7 +26,11 @@ class World:
 
     def at(self, delay: float, action: Callable[[], None]) -> None:
         """Does something later."""
-        heapq.heappush(self._queue, (self.now + delay, next(self._numbers), action))
+        self.at_time(self.now + delay, action)
+
+    def at_time(self, moment: float, action: Callable[[], None]) -> None:
+        """Does something at exactly this moment, or now if it has passed."""
+        heapq.heappush(self._queue, (max(moment, self.now), next(self._numbers), action))
 
     def run_until(self, end: float) -> None:
         """Lets time pass."""
