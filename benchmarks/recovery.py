@@ -52,7 +52,7 @@ def petctl(command: str, python: str, scenario: str) -> float:
 
 def torchrun(python: str, scenario: str, deadline: float) -> float:
     """One loss under torchrun."""
-    with TorchrunNodes(python, "1:2") as nodes:
+    with TorchrunNodes(python, "1:2", quick=True) as nodes:
         nodes.start(2)
         try:
             nodes.marks.stepping(START, world=2, steps=5)

@@ -63,7 +63,7 @@ def torchrun_up(python: str, deadline: float) -> float:
 
 def torchrun_down(python: str, deadline: float) -> float:
     """2 -> 1."""
-    with TorchrunNodes(python, "1:2") as nodes:
+    with TorchrunNodes(python, "1:2", quick=True) as nodes:
         nodes.start(2)
         nodes.marks.stepping(START, world=2, steps=5)
         begin = time.monotonic()

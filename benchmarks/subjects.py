@@ -25,7 +25,9 @@ from processes import KEY, Marks, carriers, descendants, free_port, kill_tree, n
 
 # Without this one, a torchrun that loses or gains a node may hang or die: workers would share the agents' store.
 BEST_ENVIRONMENT = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-BEST_RENDEZVOUS = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2"
+BEST_RENDEZVOUS = "last_call_timeout=1"
+# Losses are noticed sooner with these; with them a newcomer was not let in, so growing is measured without.
+QUICK_KEEP_ALIVE = "keep_alive_interval=1,keep_alive_max_attempt=2"
 BEST_OPTIONS = ("--max-restarts", "100", "--monitor-interval", "0.1")
 
 
@@ -109,9 +111,10 @@ class BareProcesses(Subject):
 class TorchrunNodes(Subject):
     """torchrun agents that find each other through node 0's store."""
 
-    def __init__(self, python: str, nodes: str, best: bool = True, **words: Any) -> None:
+    def __init__(self, python: str, nodes: str, best: bool = True, quick: bool = False, **words: Any) -> None:
         super().__init__(**words)
         self.python, self.nodes, self.best = python, nodes, best
+        self.quick = quick
         self.port = free_port()
         self.agents: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -126,8 +129,10 @@ class TorchrunNodes(Subject):
         """Start one node; node 0 keeps the store."""
         options = ["--nnodes", self.nodes, "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", self.key]
         options += ["--rdzv-endpoint", f"127.0.0.1:{self.port}", "--local-addr", "127.0.0.1"]
-        settings = f"is_host={int(node == 0)}" + (f",{BEST_RENDEZVOUS}" if self.best else "")
-        options += ["--rdzv-conf", settings, *(BEST_OPTIONS if self.best else ())]
+        settings = [f"is_host={int(node == 0)}"]
+        settings += [BEST_RENDEZVOUS] if self.best else []
+        settings += [QUICK_KEEP_ALIVE] if self.quick else []
+        options += ["--rdzv-conf", ",".join(settings), *(BEST_OPTIONS if self.best else ())]
         command = [self.python, "-m", "torch.distributed.run", *options, *self.program]
         self.agents[node] = self.spawn(command, BEST_ENVIRONMENT if self.best else None)
 

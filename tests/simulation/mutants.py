@@ -56,6 +56,7 @@ MUTANTS = [
             'if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in ("", new.leader)):',
             "if False:",
         ),
+        (real_member, "if new.age < known.age:", "if False:"),
         (real_machine, "if foreign and header.epoch >= self.epoch and", "if False and"),
     ),
     Mutant(

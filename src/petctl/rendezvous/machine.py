@@ -238,8 +238,8 @@ class Coordinator:
             if header.age > self._best.age and not self.committed:
                 self._best = header
                 self.spent, self.wanted = header.spent, header.wanted
-        if foreign and header.epoch >= self.epoch and self.phase not in (CLOSED, DEPOSED):
-            if self.owned:
+        if foreign and header.epoch >= self.epoch and self.phase != DEPOSED:
+            if self.owned and self.phase != CLOSED:  # the end is on record: whoever tells it is right
                 self.phase = DEPOSED
                 self.sentence = f"a newer coordinator took over with epoch {header.epoch}"
                 self._note("deposed", self.sentence)
@@ -565,8 +565,8 @@ class Coordinator:
         return Order(header, kind, probe=self.probe, sentence=self.sentence)
 
     def _tell(self) -> None:
-        if not self.epoch:
-            return
+        if not self.epoch and self.phase != CLOSED:
+            return  # nothing that a node would have to believe
         header = self.header()
         for name, node in self.nodes.items():
             if node.connected and (node.answer or node.told != self.seq):
