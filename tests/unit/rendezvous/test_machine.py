@@ -1,0 +1,167 @@
+"""The coordinator's machine where a story would be longer than the rule it shows (see tests/simulation/scripts)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from petctl.rendezvous import messages as m
+from petctl.rendezvous.machine import (
+    Config,
+    Coordinator,
+    Disconnected,
+    End,
+    Event,
+    Expect,
+    Lost,
+    Record,
+    Recorded,
+    Reported,
+    Roster,
+    Tell,
+)
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+
+CONFIG = Config(min_nodes=1, max_nodes=2, wanted=2, restarts=1)
+
+
+def report(name: str, number: int = 1, header: Header | None = None, **fields: Any) -> Report:
+    return Report(name, f"i-{name}", number, 1, f"host-{name}", header or Header(), **fields)
+
+
+def orders(effects: list[object]) -> dict[str, Order]:
+    return {effect.node: effect.order for effect in effects if isinstance(effect, Tell)}
+
+
+class Story:
+    """A machine and the nodes that answer it at once."""
+
+    def __init__(self, **options: Any) -> None:
+        self.machine = Coordinator(options.pop("config", CONFIG), 0.0, "c1", **{"epoch": 1, **options})
+        self.now = 0.0
+        self.number = 0
+        self.effects: list[object] = []
+
+    def say(self, name: str, **fields: Any) -> dict[str, Order]:
+        self.number += 1
+        fields.setdefault("header", self.machine.header())
+        self.machine.step(Reported(report(name, self.number, **fields)), self.now)
+        self.effects = self.machine.settle(self.now)
+        return orders(self.effects)
+
+    def running(self, *names: str) -> None:
+        self.machine.step(Expect(names), self.now)
+        for name in names:
+            self.say(name)
+        for name in names:
+            self.say(name, state=m.PREPARED, epoch=1, round=1, port=4242 if name == names[0] else 0)
+        assert self.machine.phase == "running", self.machine.sentence
+
+    def at_work(self, name: str, state: str, **fields: Any) -> dict[str, Order]:
+        place = self.machine.places[name][1]
+        here = {"epoch": 1, "round": 1, "place": place, "place_epoch": 1, "place_round": 1}
+        return self.say(name, state=state, **here, **fields)
+
+
+def test_a_recovering_coordinator_never_makes_a_node_forget() -> None:
+    story = Story(epoch=7, fresh=False)
+    known = Header(3, "c0", 9, round=5, ran=4, spent=2, wanted=1)
+    told = story.say("0", header=known, beat=True)["0"].header
+    assert (told.round, told.ran, told.spent, told.wanted) == (5, 4, 2, 1)
+    assert told.epoch == 7
+
+
+def test_the_roster_ends_the_wait_for_members_that_are_gone() -> None:
+    story = Story(epoch=2, fresh=False)
+    place = Place(0, 2, 0, 2, "host-0", 4242)
+    old = {"epoch": 1, "round": 1, "place": place, "place_epoch": 1, "place_round": 1}
+    story.say("0", header=Header(1, "c0", 3, 1, 1, 0, 2), state=m.RUNNING, **old)
+    assert story.machine.phase == "recovering"
+    story.machine.step(Roster(("0",)), 0.1)
+    assert orders(story.machine.settle(0.1))["0"].kind == m.PREPARE
+    assert story.machine.round == 2
+
+
+def test_the_backend_remembers_for_a_job_without_nodes() -> None:
+    story = Story(epoch=4, fresh=False, memory=Header(round=6, ran=6, spent=1))
+    story.machine.step(Roster(()), 0.0)
+    story.machine.settle(0.1)
+    assert (story.machine.round, story.machine.spent) == (7, 1)
+
+
+def test_the_outcome_is_recorded_before_anybody_is_told() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.machine.step(End(Outcome(m.CANCELLED, 130, "enough")), 1.0)
+    effects = story.machine.settle(1.0)
+    assert any(isinstance(e, Record) for e in effects)
+    assert all(order.kind != m.CLOSE for order in orders(effects).values())
+    story.machine.step(Recorded(), 1.1)
+    assert {order.kind for order in orders(story.machine.settle(1.1)).values()} == {m.CLOSE}
+
+
+def test_another_end_that_was_recorded_first_is_the_one_that_counts() -> None:
+    story = Story()
+    story.machine.step(End(Outcome(m.CANCELLED, 130, "enough")), 1.0)
+    story.machine.settle(1.0)
+    story.machine.step(Recorded(Outcome(m.SUCCEEDED, 0, "was done before")), 1.1)
+    assert story.machine.outcome == Outcome(m.SUCCEEDED, 0, "was done before")
+
+
+def test_the_last_failure_waits_until_every_member_has_proved_alive() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=0))
+    story.running("0", "1")
+    failure = Failure("0", 0, 0, 3)
+    told = story.at_work("0", m.FAILED, failure=failure)
+    assert told["1"].probe == 1 and story.machine.ending is None
+    story.at_work("0", m.FAILED, failure=failure, probe=1)
+    assert story.machine.ending is None, "node 1 has not answered yet"
+    story.at_work("1", m.RUNNING, probe=1)
+    assert story.machine.ending is not None and story.machine.ending.code == 3
+
+
+def test_the_last_failure_is_forgiven_when_a_member_was_lost() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=0))
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3))
+    story.machine.step(Disconnected("1", "i-1"), story.now)
+    effects = story.machine.settle(story.now)
+    assert story.machine.ending is None and story.machine.phase == "gathering"
+    assert [e.node for e in effects if isinstance(e, Lost)] == ["1"]
+
+
+def test_a_failure_is_charged_and_named() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 137, "SIGKILL"))
+    said = [e.sentence for e in story.effects if isinstance(e, Event) and e.kind == "failure"]
+    assert said == ["rank 1 on node 1 was killed by SIGKILL (1 of 1 restarts used)"]
+    assert story.machine.spent == 1
+
+
+def test_join_timeout_ends_a_job_that_never_gets_enough_nodes() -> None:
+    story = Story(config=Config(2, 2, 2, join_timeout=10.0))
+    story.say("0", state=m.PREPARED, epoch=1, round=1)
+    story.now = 10.0
+    story.say("0", state=m.PREPARED, epoch=1, round=1)
+    assert story.machine.ending is not None
+    assert "only 1 of at least 2 nodes joined in 10 s" in story.machine.ending.sentence
+
+
+@pytest.mark.parametrize("phase", ["gathering", "running"])
+def test_deadlines_are_never_in_the_past(phase: str) -> None:
+    story = Story()
+    if phase == "running":
+        story.running("0", "1")
+    for now in (1.0, 5.1, 20.0, 700.0):
+        story.machine.settle(now)
+        due = story.machine.deadline()
+        assert due is None or due > now
+
+
+def test_a_newer_coordinator_silences_this_one() -> None:
+    story = Story()
+    story.running("0", "1")
+    assert story.say("0", header=Header(9, "c9", 1)) == {}
+    assert story.machine.phase == "deposed" and story.machine.deadline() is None
