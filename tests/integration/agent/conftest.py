@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
 import subprocess
@@ -17,12 +16,12 @@ import pytest
 
 from petctl.agent import processes
 from petctl.agent.task import Task, Timing, encode_task
+from petctl.clusters.archive import build_agent
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
 from petctl.rendezvous.machine import Config, Coordinator, End, Expect
 from petctl.rendezvous.messages import CANCELLED, Outcome
 
-ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 30.0
 
 
@@ -56,19 +55,10 @@ def alive(pid: int) -> bool:
     return pid in processes.table()
 
 
-def load_builder() -> Any:
-    """tools/build_agent.py as a module."""
-    spec = importlib.util.spec_from_file_location("build_agent", ROOT / "tools" / "build_agent.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """petctl-agent.pyz of the working tree."""
-    return Path(load_builder().build(tmp_path_factory.mktemp("pyz") / "petctl-agent.pyz"))
+    return build_agent(tmp_path_factory.mktemp("pyz") / "petctl-agent.pyz")
 
 
 class Bench:

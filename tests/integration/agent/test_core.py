@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from petctl.clusters.archive import build_agent
 from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
-from tests.integration.agent.conftest import INTERPRETERS, Bench, alive, load_builder, until
+from tests.integration.agent.conftest import INTERPRETERS, Bench, alive, until
 
 pytestmark = pytest.mark.parametrize("python", INTERPRETERS)
 
@@ -84,7 +85,7 @@ def test_stubborn_workers_are_killed_after_their_grace(bench: Bench, python: str
 
 
 def test_the_archive_is_the_same_bytes_each_time_and_runs(bench: Bench, python: str, tmp_path: Path) -> None:
-    again = load_builder().build(tmp_path / "again.pyz")
+    again = build_agent(tmp_path / "again.pyz")
     assert again.read_bytes() == bench.archive.read_bytes()
     assert again.stat().st_size < 1 << 20
     answer = subprocess.run([python, str(again), "version"], capture_output=True, text=True, timeout=30)

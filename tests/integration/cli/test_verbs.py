@@ -6,6 +6,7 @@ import json
 import socket
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -147,9 +148,13 @@ def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
 def test_token_is_private(petctl: Petctl) -> None:
     job = petctl.submit(petctl.script("waits.py", WAITS))
     petctl.follow_until(job, "ready")
-    path = Path(petctl("token", job, "--file", str(petctl.directory / "join.json")).stdout.strip())
+    agent = petctl.directory / "petctl-agent.pyz"
+    words = ("--file", str(petctl.directory / "join.json"), "--agent", str(agent))
+    path = Path(petctl("token", job, *words).stdout.strip())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_text())["job"] == job
+    version = subprocess.run([sys.executable, agent, "version"], capture_output=True, text=True, check=True, timeout=20)
+    assert version.stdout.strip()
 
 
 def test_render_starts_nothing(petctl: Petctl) -> None:
