@@ -1,7 +1,8 @@
 """How the nodes of a job agree on who takes part: two pure machines, their messages, and the sockets round them.
 
     messages.py     what is said: Report (a node, about itself) and Order (the coordinator, to one node)
-    machine.py      the coordinator's side, pure; events.py: its vocabulary; decide.py: who takes part and why to wait
+    machine.py      the coordinator's side, pure; events.py: its vocabulary; decide.py: who takes part and why to wait;
+                    roll.py: what it knows of each node
     member.py       a node's side, pure
     wire.py         frames and the mutual proof of the token
     listener.py     the coordinator's door: who may connect, and what becomes of those who may not

@@ -41,6 +41,7 @@ from petctl.rendezvous.events import (
     Unexpect,
 )
 from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+from petctl.rendezvous.roll import Node, last_round, rows
 
 __all__ = [
     "Config",
@@ -68,20 +69,6 @@ RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
     "closed",
     "deposed",
 )
-
-
-@dataclass
-class Node:
-    """A node that is alive as far as the coordinator knows."""
-
-    report: Report
-    deadline: float  # lost when this passes without a word
-    connected: bool = True
-    answer: bool = False  # a heartbeat waits for its answer
-    told: int = -1  # seq of the last order it got
-    ran: int = 0  # the last round that it was told to run
-    release: bool = False
-    failed: int = 0  # arrival number of its failure in the current round; the lowest is the root cause
 
 
 @dataclass
@@ -271,7 +258,7 @@ class Coordinator:
     def _settle_recovering(self, now: float) -> None:
         if self.ending is not None:
             return self._end(self.ending)
-        top, members = self._last_round()
+        top, members = last_round(self.nodes)
         over = now >= self.recover_until or (self.roster is not None and self.roster <= set(self.nodes))
         if top is None:
             if over and self.owned:
@@ -301,7 +288,7 @@ class Coordinator:
             self._open("a node remembers a newer round", False, now)
         config = self.config
         target = min(self.wanted, config.max_nodes)
-        eligible = {name: n.report for name, n in self.nodes.items() if self._eligible(n)}
+        eligible = {name: n.report for name, n in self.nodes.items() if n.eligible}
         ready = {name: r for name, r in eligible.items() if self._prepared(r)}
         busy = [n.report for n in self.nodes.values() if self._busy(n)]
         kept = {
@@ -407,10 +394,10 @@ class Coordinator:
         target = min(self.wanted, self.config.max_nodes)
         if len(self.places) > target:
             return f"scaled to {target} node(s)"
-        leaving = [name for name in self.places if name in self.nodes and self._goes(self.nodes[name])]
+        leaving = [name for name in self.places if name in self.nodes and self.nodes[name].goes]
         if leaving:
             return "; ".join(f"node {name} leaves" for name in sorted(leaving, key=natural))
-        spare = [n for name, n in self.nodes.items() if name not in self.places and self._eligible(n)]
+        spare = [n for name, n in self.nodes.items() if name not in self.places and n.eligible]
         room = target - len(self.places)
         if not spare or room <= 0:
             self.growth_since = None
@@ -466,7 +453,7 @@ class Coordinator:
     def _lose(self, name: str, why: str, now: float) -> None:
         node = self.nodes.pop(name)
         member = (name, node.report.incarnation)
-        if self._goes(node) or self.phase == CLOSED:
+        if node.goes or self.phase == CLOSED:
             why = "it left" if self.phase != CLOSED else "the job is over"
         self._effects.append(Lost(name, node.report.incarnation, why))
         self._note("lost", f"node {name} is gone: {why}", node=name, why=why)
@@ -482,12 +469,6 @@ class Coordinator:
             self._note("refund", f"the last failure is not counted: node {name} was lost", spent=self.spent)
 
     # -- small questions ---------------------------------------------------------------------------------------------
-
-    def _goes(self, node: Node) -> bool:
-        return node.release or node.report.leaving
-
-    def _eligible(self, node: Node) -> bool:
-        return node.connected and not self._goes(node)
 
     def _prepared(self, report: Report) -> bool:
         return report.state == m.PREPARED and (report.epoch, report.round) == (self.epoch, self.round)
@@ -511,21 +492,9 @@ class Coordinator:
         world = next(place.world_size for _, place in self.places.values())
         return f"running on {len(self.places)} node(s), {world} worker(s)"
 
-    def _last_round(self) -> Tuple[Optional[Tuple[int, int]], Dict[str, Place]]:
-        """The newest round that any node ran, and the places of those that reported it."""
-        ran = {
-            name: ((n.report.place_epoch, n.report.place_round), n.report.place)
-            for name, n in self.nodes.items()
-            if n.report.place is not None
-        }
-        if not ran:
-            return None, {}
-        top = max(key for key, _ in ran.values())
-        return top, {name: place for name, (key, place) in ran.items() if key == top and place is not None}
-
     def _ask_for_epoch(self, now: float) -> None:
         """Owns its epoch once more than half of the last round's members have accepted it."""
-        top, members = self._last_round()
+        top, members = last_round(self.nodes)
         size = next(iter(members.values())).nodes if top is not None else self.config.max_nodes
         voters = members if top is not None else self.nodes
         granted = [
@@ -600,22 +569,6 @@ class Coordinator:
 
     def status(self) -> Dict[str, Any]:
         """The newest facts, as plain JSON types, for `status`, the events and the dashboard."""
-        rows = []
-        for name in sorted(self.nodes, key=natural):
-            node = self.nodes[name]
-            place = self.places[name][1] if name in self.places else None
-            rows.append(
-                {
-                    "name": name,
-                    "incarnation": node.report.incarnation,
-                    "address": node.report.address,
-                    "procs": node.report.procs,
-                    "state": node.report.state if place or self.phase != RUNNING else "standby",
-                    "rank": place.rank if place else None,
-                    "first_rank": place.first_rank if place else None,
-                    "note": node.report.note,
-                }
-            )
         return {
             "phase": self.phase,
             "sentence": self.sentence,
@@ -625,6 +578,6 @@ class Coordinator:
             "wanted": self.wanted,
             "reason": self.reason,
             "world_size": next((place.world_size for _, place in self.places.values()), 0),
-            "nodes": rows,
+            "nodes": rows(self.nodes, self.places, self.phase == RUNNING),
             "outcome": m.encode(self.outcome) if self.outcome is not None else None,
         }
