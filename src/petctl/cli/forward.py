@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import signal
+import time
 
 import click
 
@@ -34,8 +34,8 @@ def command(node: str | None, job: str, ports: str, output: str) -> None:
         else:
             click.echo(f"127.0.0.1:{forwarded} -> port {port} of {handle.id}", err=True)
         try:
-            while True:
-                signal.pause()
+            while True:  # not one endless wait: a signal that comes just before it begins would not end it
+                time.sleep(0.5)
         except KeyboardInterrupt:
             pass
 
