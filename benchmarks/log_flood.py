@@ -11,6 +11,7 @@ the count of lines that came through is printed.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import time
 from functools import partial
@@ -41,6 +42,14 @@ def flood(argv: list[str], logs: str, lines: int) -> float:
         return seconds
 
 
+def bare(argv: list[str]) -> float:
+    """The floor: the same program, its output straight into a file, and nobody between."""
+    with Subject() as run, (run.directory / "out").open("wb") as file:
+        begin = time.monotonic()
+        subprocess.run(argv, stdout=file, check=True)
+        return time.monotonic() - begin
+
+
 def check_complete(files: list[Path], lines: int) -> None:
     """Every line is there, once and in order."""
     expected = 0
@@ -68,6 +77,7 @@ def main() -> int:
     subjects = {
         "petctl run": partial(flood, [*petctl, str(chosen.lines)], ours, chosen.lines),
         "torchrun --tee 3": partial(flood, [*torchrun, str(chosen.lines)], peer, chosen.lines),
+        "the program alone, into a file": partial(bare, [python, script, str(chosen.lines)]),
         "petctl run, 1 line": partial(flood, [*petctl, "1"], ours, 1),
         "torchrun --tee 3, 1 line": partial(flood, [*torchrun, "1"], peer, 1),
     }

@@ -3,7 +3,7 @@
 Silent: its packets are dropped and nothing is closed.
 
 The job runs in one network namespace, with one node of its own; two more nodes join it from namespaces of theirs over
-TLS, as other machines would. Then the cable of one is pulled: its bridge port is detached, so packets vanish in both
+TLS, as other machines would. Then the cable of one is pulled: its bridge port is set down, so packets vanish in both
 directions and no connection is closed. The clock runs until the remaining two step in a round of their own.
 
 Beside it: the heartbeat limit (5 s) and a cold start of two bare workers. torchrun was given its best settings in
@@ -61,7 +61,8 @@ class Network:
     def pull_cable(self) -> float:
         """From now on nothing passes between `right` and the others; the moment."""
         moment = time.monotonic()
-        ip("-n", self.home, "link", "set", "right", "nomaster")
+        # Down, not only off the bridge: a bridge may share this port's address, and then still takes its packets in.
+        ip("-n", self.home, "link", "set", "right", "down")
         return moment
 
 
