@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
-from tests.integration.agent.conftest import ROOT, Bench
+from tests.integration.agent.conftest import Bench
 
+ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
 
 SCRIPT = """
