@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import stat
 import subprocess
@@ -130,6 +131,8 @@ def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
         text=True,
         cwd=petctl.directory,
         env=petctl.environment,
+        # A shell's background job, such as a test run may be, ignores SIGINT, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
         assert process.stderr is not None
@@ -137,7 +140,7 @@ def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
         host, local = address.split(":")
         with socket.create_connection((host, int(local)), timeout=10) as connection:
             assert connection.recv(100) == b"hello"
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
     finally:
         process.kill()
