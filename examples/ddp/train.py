@@ -103,6 +103,7 @@ def train(options: argparse.Namespace, device: torch.device) -> int:
                 print(f"step {step:4d} of {options.steps}   loss {mean_loss:.4f}", flush=True)
         if stopping:
             return 128 + signal.SIGTERM
+    dist.barrier()  # nobody takes the group down while a peer may still be reading from it
     return 0
 
 
