@@ -21,14 +21,20 @@ STEP = 0.5  # seconds of one training step
 
 @dataclass
 class Backend:
-    """What survives everything: the epoch counter and the outcome."""
+    """What survives everything: the epoch counter, the newest header and the outcome."""
 
     epoch: int = 0
+    memory: m.Header | None = None
     outcome: m.Outcome | None = None
 
     def next_epoch(self) -> int:
         self.epoch += 1
         return self.epoch
+
+    def remember(self, header: m.Header) -> None:
+        """The newest epoch's word counts."""
+        if self.memory is None or header.epoch >= self.memory.epoch:
+            self.memory = header
 
     def record(self, outcome: m.Outcome) -> m.Outcome:
         """First come, first kept."""
@@ -57,7 +63,7 @@ class Options:
     nodes: int = 3
     grace: float = 2.0
     fence_after: float = 8.0
-    majority: bool = False  # epochs from the members instead of the backend
+    memory: bool = False  # the backend remembers the newest header, for a job none of whose nodes is left to tell
     goal: int = 0  # steps until the workers end; 0: never
     consequence: float = 0.8  # chance that a broken peer group fails within a step
     machines: tuple[ModuleType, ModuleType] = field(default=(real_machine, real_member))
@@ -70,9 +76,10 @@ class Coordinator:
         self.fleet, self.name, self.alive, self.paused_until = fleet, name, True, 0.0
         options, world = fleet.options, fleet.world
         outcome = fleet.backend.outcome
-        epoch = None if options.majority and not fresh else fleet.backend.next_epoch()
+        epoch = fleet.backend.next_epoch()
+        memory = fleet.backend.memory if options.memory and not fresh else None
         self.machine = fleet.machine.Coordinator(
-            options.config, world.now, leader=name, epoch=epoch, fresh=fresh, outcome=outcome
+            options.config, world.now, leader=name, epoch=epoch, fresh=fresh, outcome=outcome, memory=memory
         )
         self.connections: dict[tuple[str, str], Connection] = {}
         self.wake_at: float | None = None
@@ -124,6 +131,7 @@ class Coordinator:
                 world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
         if self.machine.phase == real_machine.RUNNING and before != real_machine.RUNNING:
             self.fleet.checks.running(self, continued=before == real_machine.RECOVERING)
+            self.fleet.backend.remember(self.machine.header())
         if self.machine.phase == real_machine.DEPOSED:
             self.crash()
             return

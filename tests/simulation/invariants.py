@@ -111,7 +111,7 @@ class Checks:
         """Called when there has been no fault for long: everybody who can take part does, and nothing moves."""
         fleet = self.fleet
         coordinator = fleet.located()
-        if coordinator is None or not coordinator.alive or (self.options.majority and not coordinator.machine.owned):
+        if coordinator is None or not coordinator.alive:
             return
         machine = coordinator.machine
         if machine.phase in (real_machine.CLOSING, real_machine.CLOSED):

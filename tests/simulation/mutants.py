@@ -124,10 +124,6 @@ MUTANTS = [
         (real_machine, "if outcome is not None:\n            self.phase = CLOSED\n        elif", "if"),
     ),
     Mutant(
-        "an epoch is owned without a majority",
-        (real_machine, "self.owned = self.epoch > 0 and newest and len(granted) * 2 > size", "self.owned = True"),
-    ),
-    Mutant(
         "newcomers are never taken in",
         (real_machine, "if self.asked or len(spare) >= room or", "if False and"),
     ),

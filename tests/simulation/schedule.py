@@ -22,6 +22,7 @@ FAULTS = 200
 SETTLED = 25.0  # virtual seconds after the last fault by which nothing moves any more ...
 QUIET = 20.0  # ... for so long, until the workers may end
 CALM = 120.0  # and by then the job must have ended
+UNAWARE = (RECOVERING, GATHERING, RUNNING)  # phases of a coordinator that has not heard of the end
 
 
 def options_for(random: Random, machines: tuple[ModuleType, ModuleType]) -> Options:
@@ -43,7 +44,7 @@ def options_for(random: Random, machines: tuple[ModuleType, ModuleType]) -> Opti
         nodes=nodes,
         grace=random.choice([0.2, 2.0]),
         fence_after=random.choice([3.0, 8.0]),
-        majority=random.random() < 0.4,
+        memory=random.random() < 0.4,
         consequence=random.choice([0.0, 0.5, 1.0]),
         goal=random.choice([0, 0, 0, 30]),
         machines=machines,
@@ -207,16 +208,9 @@ class Schedule:
         fleet, coordinator = self.fleet, self.fleet.located()
         if coordinator is None or not coordinator.alive:
             fleet.start_coordinator()
-        elif fleet.backend.outcome is not None and coordinator.machine.phase in (RECOVERING, GATHERING, RUNNING):
+        elif coordinator.name in fleet.checks.started_before and coordinator.machine.phase in UNAWARE:
             # An older coordinator has recorded the end while this one was taking over: the cluster tears it down.
-            if coordinator.name in fleet.checks.started_before:
-                coordinator.crash()
-        elif self.options.majority and not coordinator.machine.owned and self.world.now > self.calm + SETTLED:
-            # More than half of the last round's members are gone for good: only the backend can tell that they are.
-            self.options.majority = False
-            fleet.backend.epoch = max(c.machine.epoch for c in fleet.coordinators)
             coordinator.crash()
-            self.calm = self.world.now
         if fleet.backend.outcome is None:
             for name in sorted(set(fleet.nodes) - self.excluded - self.world.isolated):
                 fleet.start_node(name)

@@ -10,8 +10,8 @@ changes the facts or does not, and the next settle says the same thing again to 
 Phases: RECOVERING (a replacement learns which round runs) -> GATHERING (a round is prepared) -> RUNNING -> GATHERING
 ... -> CLOSING (the outcome is being recorded) -> CLOSED. DEPOSED: a newer coordinator exists; this one is silent.
 
-What it keeps, whatever happens: a round is committed only when no connected node has workers of an older one; only an
-owned epoch opens rounds; at most one failure is charged per round, and given back if a member proves lost within
+What it keeps, whatever happens: a round is committed only when no connected node has workers of an older one; a deposed
+coordinator opens none; at most one failure is charged per round, and given back if a member proves lost within
 `silence`; after the first worker has ended well nothing planned interrupts the round; what is recorded stays.
 
 It must not know sockets, clocks, chance, or which cluster there is. Who is chosen, and why to wait, is in `decide.py`.
@@ -82,8 +82,8 @@ class Charge:
 class Coordinator:
     """The rendezvous of one job. Public attributes are for reading.
 
-    `epoch` is the backend's (got by compare-and-set, so owned at once), or None: then more than half of the last
-    round's members must grant one. `fresh`: nobody coordinated this job before. `outcome`: its recorded end, if any.
+    `epoch` comes from the backend by compare-and-set: higher than any before, and nobody else's. `fresh`: nobody
+    coordinated this job before. `outcome`: its recorded end, if any.
     `memory`: what the backend remembers of the last coordinator, for a job none of whose nodes is left to tell.
     """
 
@@ -92,14 +92,12 @@ class Coordinator:
         config: Config,
         now: float,
         leader: str,
-        epoch: Optional[int] = None,
+        epoch: int = 1,
         fresh: bool = True,
         outcome: Optional[Outcome] = None,
         memory: Optional[Header] = None,
     ) -> None:
-        self.config, self.leader = config, leader
-        self.epoch = epoch if epoch is not None else int(fresh)
-        self.owned = epoch is not None or fresh
+        self.config, self.leader, self.epoch = config, leader, epoch
         self.phase = RECOVERING
         self.round = 0
         self.ran = 0  # the newest round that was committed, by anybody
@@ -226,7 +224,7 @@ class Coordinator:
                 self._best = header
                 self.spent, self.wanted = header.spent, header.wanted
         if foreign and header.epoch >= self.epoch and self.phase != DEPOSED:
-            if self.owned and self.phase != CLOSED:  # the end is on record: whoever tells it is right
+            if self.phase != CLOSED:  # the end is on record: whoever tells it is right
                 self.phase = DEPOSED
                 self.sentence = f"a newer coordinator took over with epoch {header.epoch}"
                 self._note("deposed", self.sentence)
@@ -244,8 +242,6 @@ class Coordinator:
                 silent = self.nodes[name].connected
                 why = f"no word for {self.config.silence:g} s" if silent else "its connection closed"
                 self._lose(name, why, now)
-            if not self.owned:
-                self._ask_for_epoch(now)
             before = None
             while before != self.phase:  # a decision may make the next one due
                 before = self.phase
@@ -261,7 +257,7 @@ class Coordinator:
         top, members = last_round(self.nodes)
         over = now >= self.recover_until or (self.roster is not None and self.roster <= set(self.nodes))
         if top is None:
-            if over and self.owned:
+            if over:
                 self._open("no node remembers a round", False, now)
             return None
         size = next(iter(members.values())).nodes
@@ -274,7 +270,7 @@ class Coordinator:
             self.sentence = self._running_sentence()
             self.seq += 1
             self._note("continued", f"round {self.round} goes on under a new coordinator", round=self.round)
-        elif self.owned and (over or (len(reports) >= size and broken)):
+        elif over or (len(reports) >= size and broken):
             self.previous = {name: (self.nodes[name].report.incarnation, p) for name, p in members.items()}
             self._open(f"the coordinator was replaced and found {len(members)} of {size} members", False, now)
         else:
@@ -333,12 +329,10 @@ class Coordinator:
             return self._end(Outcome(m.SUCCEEDED, 0, "all workers ended well"))
         unplanned = self._broken_by(now)
         if unplanned:
-            if self.owned and self.phase == RUNNING:
-                self._open(unplanned, False, now)
-            return None
+            return self._open(unplanned, False, now)
         if self.verdict is None and not self._ended():
             planned = self._changed_by(now)
-            if planned and self.owned:
+            if planned:
                 self._open(planned, True, now)
         return None
 
@@ -366,7 +360,7 @@ class Coordinator:
             return ""
         failure = min(failed, key=lambda n: n.failed).report.failure
         assert failure is not None
-        return self._charge(failure, now) if self.owned else ""
+        return self._charge(failure, now)
 
     def _charge(self, failure: Failure, now: float) -> str:
         """Takes one failure off the budget; the last one only once every member has proved alive."""
@@ -492,20 +486,6 @@ class Coordinator:
         world = next(place.world_size for _, place in self.places.values())
         return f"running on {len(self.places)} node(s), {world} worker(s)"
 
-    def _ask_for_epoch(self, now: float) -> None:
-        """Owns its epoch once more than half of the last round's members have accepted it."""
-        top, members = last_round(self.nodes)
-        size = next(iter(members.values())).nodes if top is not None else self.config.max_nodes
-        voters = members if top is not None else self.nodes
-        granted = [
-            name
-            for name in voters
-            if (self.nodes[name].report.header.epoch, self.nodes[name].report.header.leader)
-            == (self.epoch, self.leader)
-        ]
-        newest = (top[1] if top is not None else 0) >= self.ran  # else its members are elsewhere
-        self.owned = self.epoch > 0 and newest and len(granted) * 2 > size
-
     def _ask_for_port(self, name: str) -> None:
         if name and name != self.reserve:
             self.reserve = name
@@ -534,8 +514,6 @@ class Coordinator:
         return Order(header, kind, probe=self.probe, sentence=self.sentence)
 
     def _tell(self) -> None:
-        if not self.epoch and self.phase != CLOSED:
-            return  # nothing that a node would have to believe
         header = self.header()
         for name, node in self.nodes.items():
             if node.connected and (node.answer or node.told != self.seq):
