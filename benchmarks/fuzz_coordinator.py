@@ -34,9 +34,10 @@ from petctl.errors import ProtocolError
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.client import ControlLink
 from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.events import Config
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.locator import split_address
-from petctl.rendezvous.machine import Config, Coordinator
+from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.wire import PLAIN, FrameReader, PeerProof, encode_frame
 
 TOKEN = "feedc0de" * 4
@@ -76,13 +77,14 @@ def serve(pipe: Connection) -> None:
     async def once() -> bool:
         loop = asyncio.get_running_loop()
         machine = Coordinator(Config(1, 4, 1), loop.time(), "fuzzed", epoch=1)
+        server: CoordinatorServer
         calls = {"memory": memory, "dropped": lambda: server.dropped, "faults": lambda: faults.seen}
         server = CoordinatorServer(machine, TOKEN, {}, lambda outcome: None, lambda effect: None, calls)
         asked: asyncio.Queue[Any] = asyncio.Queue()
         loop.add_reader(pipe.fileno(), lambda: asked.put_nowait(pipe.recv()))
         host, port = await server.listen("127.0.0.1", 0)
         pipe.send(f"{host}:{port}")
-        again = await asked.get() == "renew"
+        again: bool = await asked.get() == "renew"
         loop.remove_reader(pipe.fileno())
         server.close()
         return again
@@ -97,8 +99,17 @@ def stay(address: str, pipe: Connection) -> None:
     async def play() -> None:
         loop = asyncio.get_running_loop()
         runs, asked = asyncio.Event(), asyncio.Event()
-        loop.add_reader(pipe.fileno(), lambda: (pipe.recv(), asked.set()))
-        node = PretendNode(_join(address), "honest", changed=lambda n: n.member.state == m.RUNNING and runs.set())
+
+        def told() -> None:
+            pipe.recv()
+            asked.set()
+
+        def changed(node: PretendNode) -> None:
+            if node.member.state == m.RUNNING:
+                runs.set()
+
+        loop.add_reader(pipe.fileno(), told)
+        node = PretendNode(_join(address), "honest", changed=changed)
         playing = asyncio.ensure_future(node.run())
         await asyncio.wait([playing, asyncio.ensure_future(runs.wait())], return_when=asyncio.FIRST_COMPLETED)
         pipe.send("runs" if runs.is_set() else "never ran")
@@ -217,7 +228,8 @@ def fuzz(inputs: int, seed: int) -> Result:
     pipe, theirs = spawn.Pipe()
     honest_pipe, honest_theirs = spawn.Pipe()
     processes = [spawn.Process(target=serve, args=(theirs,), daemon=True)]
-    began, chance, complaints = time.monotonic(), random.Random(seed), []
+    complaints: List[str] = []
+    began, chance = time.monotonic(), random.Random(seed)
     try:
         processes[0].start()
         address = _hear(pipe)

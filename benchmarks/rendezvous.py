@@ -24,15 +24,16 @@ import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from pretend_node import PretendNode
 
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.events import Config, Expect, Reported, Tell
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.listener import allow_many_connections
-from petctl.rendezvous.machine import Config, Coordinator, Expect, Reported, Tell
+from petctl.rendezvous.machine import Coordinator
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "0123456789abcdef" * 2
@@ -54,7 +55,8 @@ class Watched(Coordinator):
     inward = outward = 0
 
     def watch(self, enough: int, pipe: Connection) -> None:
-        self.enough, self.pipe, self.seen = enough, pipe, set()  # type: Set[str]
+        self.enough, self.pipe = enough, pipe
+        self.seen: Set[str] = set()
         self.inward = self.outward = 0
 
     def step(self, event: object, now: float) -> None:
@@ -189,7 +191,7 @@ def measure_torch(python: str, nodes: int) -> Optional[float]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nodes", default="4,16,64,256,1024")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument(

@@ -4,7 +4,13 @@ This file runs on workers too, so it stays within the standard library and Pytho
 `petctl.submit`, `petctl.Job` and the rest are looked up in `petctl.jobs` on first use.
 """
 
+from __future__ import annotations
+
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False  # type checkers take it for true; importing typing would cost every worker time
+if TYPE_CHECKING:
+    from typing import Any
 
 _LAZY = {
     "Job": "petctl.spec",
@@ -17,7 +23,7 @@ _LAZY = {
 __all__ = ["__version__", *_LAZY]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _LAZY:
         import importlib
 

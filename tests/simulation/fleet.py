@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from types import ModuleType
 
+from petctl.rendezvous import events
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 from petctl.rendezvous import messages as m
@@ -59,7 +60,7 @@ class Workers:
 
 @dataclass
 class Options:
-    config: real_machine.Config
+    config: events.Config
     nodes: int = 3
     grace: float = 2.0
     fence_after: float = 8.0
@@ -95,12 +96,12 @@ class Coordinator:
             if message is None:
                 if key and self.connections.get(key[0]) is connection:
                     del self.connections[key[0]]
-                    self.step(self.fleet.machine.Disconnected(*key[0]))
+                    self.step(events.Disconnected(*key[0]))
                 return
             report = m.decode_report(message)
             key[:] = [(report.node, report.incarnation)]
             self.connections[key[0]] = connection
-            self.step(self.fleet.machine.Reported(report))
+            self.step(events.Reported(report))
 
         connection.coordinator_end = receive
 
@@ -120,14 +121,14 @@ class Coordinator:
             if not self.alive:
                 return
             self.fleet.trace(self, effect)
-            if isinstance(effect, self.fleet.machine.Tell):
+            if isinstance(effect, events.Tell):
                 self.tell(effect)
-            elif isinstance(effect, self.fleet.machine.Record):
+            elif isinstance(effect, events.Record):
                 outcome = effect.outcome
                 world.at(world.latency(), lambda o=outcome: self.record(o))  # type: ignore[misc]
-            elif isinstance(effect, self.fleet.machine.Lost) and effect.node in self.fleet.replaced:
+            elif isinstance(effect, events.Lost) and effect.node in self.fleet.replaced:
                 name = effect.node
-                self.machine.step(self.fleet.machine.Expect((name,), self.fleet.replaced.pop(name)), world.now)
+                self.machine.step(events.Expect((name,), self.fleet.replaced.pop(name)), world.now)
                 world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
         if self.machine.phase == real_machine.RUNNING and before != real_machine.RUNNING:
             self.fleet.checks.running(self, continued=before == real_machine.RECOVERING)
@@ -145,7 +146,7 @@ class Coordinator:
             self.wake_at = None
             self.settle()
 
-    def tell(self, effect: real_machine.Tell) -> None:
+    def tell(self, effect: events.Tell) -> None:
         connection = self.connections.get((effect.node, effect.incarnation))
         if connection is not None:
             self.fleet.messages += 1
@@ -161,12 +162,12 @@ class Coordinator:
             if self.fleet.crash_on_record:
                 self.fleet.crash_on_record = False
                 self.crash()
-            self.step(self.fleet.machine.Recorded(recorded))
+            self.step(events.Recorded(recorded))
 
     def pause(self, seconds: float) -> None:
         """The process is starved for so long; then its driver says that it was late."""
         self.paused_until = self.fleet.world.now + seconds
-        self.fleet.world.at(seconds, lambda: self.step(self.fleet.machine.Late(seconds)))
+        self.fleet.world.at(seconds, lambda: self.step(events.Late(seconds)))
 
     def crash(self) -> None:
         self.alive = False
@@ -379,7 +380,7 @@ class Fleet:
             self.nodes[name] = Node(self, name)
 
     def trace(self, coordinator: Coordinator, effect: object) -> None:
-        if not isinstance(effect, self.machine.Event):
+        if not isinstance(effect, events.Event):
             return
         if effect.kind == "round":
             self.rounds.append(self.world.now)

@@ -57,8 +57,9 @@ class Checks:
             here = node.connection is not None and node.connection.coordinator == coordinator.name
             if not continued and here and node.up and node.live is not None and node.live.round < machine.round:
                 raise Violation(f"round {machine.round} is committed while node {name} runs {node.live.round}")
-        if machine.spent > config.restarts or machine.spent < 0:
-            raise Violation(f"{machine.spent} failures spent of {config.restarts}")
+        spent = machine.budget.spent
+        if spent > config.restarts or spent < 0:
+            raise Violation(f"{spent} failures spent of {config.restarts}")
         replaced = len(self.fleet.coordinators)
         if self.fleet.charges - self.fleet.refunds > config.restarts + replaced:
             raise Violation(f"{self.fleet.charges} failures charged, {self.fleet.refunds} given back")

@@ -1,6 +1,6 @@
 """Deliberate faults: one check dropped from the machines each. Every one must be caught by the histories.
 
-A mutant is a replacement in the source of `machine.py` or `member.py`, compiled into a module of its own.
+A mutant is a replacement in the source of `budget.py`, `machine.py` or `member.py`, compiled into modules of their own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from petctl.rendezvous import budget as real_budget
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 
@@ -31,22 +32,24 @@ class Mutant:
 
     def build(self) -> tuple[ModuleType, ModuleType]:
         """(machine, member) with this fault."""
-        return self._mutate(real_machine), self._mutate(real_member)
+        real = {module.__name__: module for module in (real_budget, real_machine, real_member)}
+        try:
+            _, machine, member = [self._mutate(module) for module in real.values()]
+        finally:
+            sys.modules.update(real)
+        return machine, member
 
     def _mutate(self, real: ModuleType) -> ModuleType:
+        """Stays in `sys.modules`: dataclasses look their module up there, and the machine imports its budget."""
         path = Path(str(real.__file__))
         source = path.read_text()
         for module, old, new in self.edits:
             if module is real:
                 assert source.count(old) == 1, f"{self.name}: {old!r} is not there exactly once"
                 source = source.replace(old, new)
-        mutated = ModuleType(real.__name__)
+        mutated = sys.modules[real.__name__] = ModuleType(real.__name__)
         mutated.__file__ = str(path)
-        sys.modules[real.__name__] = mutated  # dataclasses look their module up
-        try:
-            exec(compile(source, f"{path}<{self.name}>", "exec"), mutated.__dict__)
-        finally:
-            sys.modules[real.__name__] = real
+        exec(compile(source, f"{path}<{self.name}>", "exec"), mutated.__dict__)
         return mutated
 
 
@@ -97,8 +100,8 @@ MUTANTS = [
     Mutant("an order on its way is forgotten", (real_machine, " or node.ran > report.place_round", ""), start=1180),
     Mutant("a round starts below min", (real_machine, "config.min_nodes, target, self.expected", "1, 1, set()")),
     Mutant("a round starts before its port is reserved", (real_machine, "        if not port:", "        if False:")),
-    Mutant("failures are never charged", (real_machine, "            self.spent += 1\n", "")),
-    Mutant("the budget is not looked at", (real_machine, "if self.spent < self.config.restarts:", "if True:")),
+    Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
+    Mutant("the budget is not looked at", (real_budget, "if self.spent >= self.restarts:", "if False:")),
     Mutant(
         "silent nodes are never given up",
         (

@@ -14,7 +14,8 @@ from types import ModuleType
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.machine import GATHERING, RECOVERING, RUNNING, Config
+from petctl.rendezvous.events import Config, Expect, Roster, Scale
+from petctl.rendezvous.machine import GATHERING, RECOVERING, RUNNING
 from tests.simulation.fleet import Fleet, Options
 from tests.simulation.invariants import Violation
 
@@ -91,7 +92,7 @@ class Schedule:
     def expect(self, name: str) -> None:
         coordinator = self.fleet.located()
         if coordinator is not None and self.random.random() < 0.5:
-            coordinator.step(self.fleet.machine.Expect((name,), self.random.choice([0.3, 2.0])))
+            coordinator.step(Expect((name,), self.random.choice([0.3, 2.0])))
 
     def fail_worker(self) -> None:
         self.fleet.nodes[self.pick()].fail_worker("an error of its own")
@@ -116,7 +117,7 @@ class Schedule:
         coordinator = self.fleet.located()
         if coordinator is not None and coordinator.alive:
             living = tuple(name for name, node in self.fleet.nodes.items() if node.up)
-            coordinator.step(self.fleet.machine.Roster(living))
+            coordinator.step(Roster(living))
 
     def heal_one(self) -> None:
         if self.world.isolated:
@@ -156,13 +157,13 @@ class Schedule:
         coordinator = self.fleet.located()
         if coordinator is not None and coordinator.alive:
             wanted = self.random.randint(self.options.config.min_nodes, self.options.config.max_nodes)
-            coordinator.step(self.fleet.machine.Scale(wanted))
+            coordinator.step(Scale(wanted))
 
     def release(self) -> None:
         coordinator = self.fleet.located()
         if coordinator is not None and coordinator.alive:
             wanted = coordinator.machine.wanted
-            coordinator.step(self.fleet.machine.Scale(wanted, release=(self.pick(),)))
+            coordinator.step(Scale(wanted, release=(self.pick(),)))
 
     # -- the end -------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ The first line may set the job: `job min=2 max=3 wanted=3 restarts=1 ...`. Time 
 
 from __future__ import annotations
 
-from petctl.rendezvous.machine import Config, End, Expect, Scale
+from petctl.rendezvous.events import Config, End, Expect, Scale
 from petctl.rendezvous.member import Terminate
 from petctl.rendezvous.messages import CANCELLED, Outcome
 from tests.simulation.fleet import Coordinator, Fleet, Options

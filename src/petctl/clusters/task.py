@@ -13,7 +13,7 @@ from typing import Mapping, Optional
 
 from petctl.agent.task import MODULE, SCRIPT, Task, Timing
 from petctl.errors import UsageError
-from petctl.rendezvous.machine import Config
+from petctl.rendezvous.events import Config
 from petctl.spec import Job
 
 

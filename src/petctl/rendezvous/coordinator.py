@@ -19,8 +19,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from petctl.errors import PetctlError, ProtocolError
+from petctl.rendezvous.events import Disconnected, Late, Record, Recorded, Reported, Tell
 from petctl.rendezvous.listener import Connection, Listener
-from petctl.rendezvous.machine import Coordinator, Disconnected, Late, Record, Recorded, Reported, Tell
+from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.messages import Outcome, Report, decode_report, encode
 from petctl.rendezvous.wire import AGENT, COORDINATOR_LIMIT, PLAIN, encode_frame
 

@@ -11,18 +11,19 @@ Phases: RECOVERING (a replacement learns which round runs) -> GATHERING (a round
 ... -> CLOSING (the outcome is being recorded) -> CLOSED. DEPOSED: a newer coordinator exists; this one is silent.
 
 What it keeps, whatever happens: a round is committed only when no connected node has workers of an older one; a deposed
-coordinator opens none; at most one failure is charged per round, and given back if a member proves lost within
-`silence`; after the first worker has ended well nothing planned interrupts the round; what is recorded stays.
+coordinator opens none; after the first worker has ended well nothing planned interrupts the round; what is recorded
+stays.
 
-It must not know sockets, clocks, chance, or which cluster there is. Who is chosen, and why to wait, is in `decide.py`.
+It must not know sockets, clocks, chance, or which cluster there is. Who is chosen, and why to wait, is in `decide.py`;
+what a failure costs, in `budget.py`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from petctl.rendezvous import messages as m
+from petctl.rendezvous.budget import Budget
 from petctl.rendezvous.decide import choose, natural, places_for, ranks_for, wait_reason
 from petctl.rendezvous.events import (
     Config,
@@ -43,24 +44,6 @@ from petctl.rendezvous.events import (
 from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
 from petctl.rendezvous.roll import Node, last_round, rows
 
-__all__ = [
-    "Config",
-    "Coordinator",
-    "Disconnected",
-    "End",
-    "Event",
-    "Expect",
-    "Late",
-    "Lost",
-    "Record",
-    "Recorded",
-    "Reported",
-    "Roster",
-    "Scale",
-    "Tell",
-    "Unexpect",
-]
-
 RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
     "recovering",
     "gathering",
@@ -69,14 +52,7 @@ RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
     "closed",
     "deposed",
 )
-
-
-@dataclass
-class Charge:
-    """The newest failure that was charged, for as long as it may be given back."""
-
-    until: float
-    members: Set[Tuple[str, str]] = field(default_factory=set)
+UNDECIDED = (RECOVERING, GATHERING, RUNNING)  # the others only wait for facts
 
 
 class Coordinator:
@@ -102,7 +78,7 @@ class Coordinator:
         self.round = 0
         self.ran = 0  # the newest round that was committed, by anybody
         self.seq = 0
-        self.spent = 0
+        self.budget = Budget(config.restarts, config.silence)
         self.wanted = config.wanted
         self.sentence = "waiting for the members of the last round to report"
         self.reason = ""
@@ -115,9 +91,6 @@ class Coordinator:
         self.reserve = ""  # the node that is asked to reserve the port
         self.outcome = outcome
         self.ending: Optional[Outcome] = None
-        self.charge: Optional[Charge] = None
-        self.verdict: Optional[Failure] = None  # final unless a member proves lost
-        self.probe = 0
         self.expected: Set[str] = set()
         self.patience = 30.0
         self.expect_until = now
@@ -133,7 +106,7 @@ class Coordinator:
         self._best = Header()  # the newest header that any node remembered
         self.roster: Optional[Set[str]] = None  # the nodes that live, where the cluster knows that
         if memory is not None:
-            self.foreign_round, self.ran, self.spent = memory.round, memory.ran, memory.spent
+            self.foreign_round, self.ran, self.budget.spent = memory.round, memory.ran, memory.spent
         self._arrivals = 0
         self._effects: List[object] = []
         if outcome is not None:
@@ -222,7 +195,7 @@ class Coordinator:
             self.ran = max(self.ran, header.ran)
             if header.age > self._best.age and not self.committed:
                 self._best = header
-                self.spent, self.wanted = header.spent, header.wanted
+                self.budget.spent, self.wanted = header.spent, header.wanted
         if foreign and header.epoch >= self.epoch and self.phase != DEPOSED:
             if self.phase != CLOSED:  # the end is on record: whoever tells it is right
                 self.phase = DEPOSED
@@ -242,24 +215,28 @@ class Coordinator:
                 silent = self.nodes[name].connected
                 why = f"no word for {self.config.silence:g} s" if silent else "its connection closed"
                 self._lose(name, why, now)
-            before = None
-            while before != self.phase:  # a decision may make the next one due
-                before = self.phase
-                getattr(self, "_settle_" + self.phase)(now)
-            if self.phase != DEPOSED:
-                self._tell()
+            self._decide(now)
+            self._tell()
         effects, self._effects = self._effects, []
         return effects
 
+    def _decide(self, now: float) -> None:
+        """Goes from phase to phase until nothing more follows from the facts."""
+        before = ""
+        while self.phase in UNDECIDED and self.phase != before:  # a decision may make the next one due
+            before = self.phase
+            if self.ending is not None:
+                self._end(self.ending)
+            else:
+                getattr(self, "_settle_" + self.phase)(now)
+
     def _settle_recovering(self, now: float) -> None:
-        if self.ending is not None:
-            return self._end(self.ending)
         top, members = last_round(self.nodes)
         over = now >= self.recover_until or (self.roster is not None and self.roster <= set(self.nodes))
         if top is None:
             if over:
                 self._open("no node remembers a round", False, now)
-            return None
+            return
         size = next(iter(members.values())).nodes
         reports = [n.report for n in self.nodes.values()]
         broken = any(r.header.round > top[1] or (r.state == m.PREPARED and r.round >= top[1]) for r in reports)
@@ -275,11 +252,8 @@ class Coordinator:
             self._open(f"the coordinator was replaced and found {len(members)} of {size} members", False, now)
         else:
             self.sentence = f"recovering: {len(members)} of {size} members of round {top[1]} have reported"
-        return None
 
     def _settle_gathering(self, now: float) -> None:
-        if self.ending is not None:
-            return self._end(self.ending)
         if self.foreign_round >= self.round:
             self._open("a node remembers a newer round", False, now)
         config = self.config
@@ -287,18 +261,15 @@ class Coordinator:
         eligible = {name: n.report for name, n in self.nodes.items() if n.eligible}
         ready = {name: r for name, r in eligible.items() if self._prepared(r)}
         busy = [n.report for n in self.nodes.values() if self._busy(n)]
-        kept = {
-            name: place.rank
-            for name, (incarnation, place) in self.previous.items()
-            if name in eligible and eligible[name].incarnation == incarnation
-        }
+        kept = self._kept_ranks(eligible)
         if eligible:
             self._ask_for_port(choose(eligible, kept)[0])
         if len(ready) < config.min_nodes:
             self.enough_since = None
             if config.join_timeout and now >= self.short_since + config.join_timeout:
                 sentence = f"only {len(ready)} of at least {config.min_nodes} nodes joined in {config.join_timeout:g} s"
-                return self._end(Outcome(m.ENDED_FAILED, 124, sentence + "; raise join_timeout or lower the size"))
+                self._end(Outcome(m.ENDED_FAILED, 124, sentence + "; raise join_timeout or lower the size"))
+                return
         elif self.enough_since is None:
             self.enough_since = now
         if self.expected and now >= self.expect_until:
@@ -309,47 +280,35 @@ class Coordinator:
         why = wait_reason(eligible, ready, busy, config.min_nodes, target, self.expected, called)
         if why:
             self.sentence = "waiting: " + why
-            return None
+            return
         members = ranks_for(choose(ready, kept)[:target], kept)
         self._ask_for_port(members[0])
         port = ready[members[0]].port
         if not port:
             self.sentence = f"waiting: node {members[0]} reserves a port"
-            return None
-        return self._commit({name: ready[name] for name in members}, port)
+            return
+        self._commit({name: ready[name] for name in members}, port)
 
     def _settle_running(self, now: float) -> None:
         for name in self.places:
             node = self.nodes.get(name)
             if node is not None and self._here(node.report) and node.report.state == m.DONE:
                 self.done.add(name)
-        if self.ending is not None:
-            return self._end(self.ending)
         if len(self.done) == len(self.places):
-            return self._end(Outcome(m.SUCCEEDED, 0, "all workers ended well"))
+            self._end(Outcome(m.SUCCEEDED, 0, "all workers ended well"))
+            return
         unplanned = self._broken_by(now)
         if unplanned:
-            return self._open(unplanned, False, now)
-        if self.verdict is None and not self._ended():
+            self._open(unplanned, False, now)
+        elif self.budget.verdict is None and not self._ended():
             planned = self._changed_by(now)
             if planned:
                 self._open(planned, True, now)
-        return None
-
-    def _settle_closing(self, now: float) -> None:
-        pass
-
-    def _settle_closed(self, now: float) -> None:
-        pass
-
-    def _settle_deposed(self, now: float) -> None:
-        pass
 
     def _broken_by(self, now: float) -> str:
         """Why the running round cannot go on, or an empty string."""
         lost = [name for name in self.gone if name not in self.done]
         if lost:
-            self.verdict = None
             return "; ".join(f"node {name} was lost: {self.gone[name]}" for name in sorted(lost, key=natural))
         here = [n for name, n in self.nodes.items() if name in self.places and self._here(n.report)]
         for node in here:
@@ -363,24 +322,19 @@ class Coordinator:
         return self._charge(failure, now)
 
     def _charge(self, failure: Failure, now: float) -> str:
-        """Takes one failure off the budget; the last one only once every member has proved alive."""
-        sentence = failure.sentence()
-        if self.spent < self.config.restarts:
-            self.spent += 1
-            members = {(name, incarnation) for name, (incarnation, _) in self.places.items()}
-            self.charge = Charge(now + self.config.silence, members)
-            left = f"{self.spent} of {self.config.restarts} restarts used"
-            self._note("failure", f"{sentence} ({left})", failure=m.encode(failure), spent=self.spent)
-            return f"{sentence} ({left})"
-        if self.verdict is None:
-            self.verdict = failure
-            self.probe += 1
+        """Why this failure ends the round; an empty string where no restart is left: then it may end the job."""
+        members = [(name, incarnation) for name, (incarnation, _) in self.places.items()]
+        if self.budget.charge(members, now):
+            sentence = f"{failure.sentence()} ({self.budget.sentence()})"
+            self._note("failure", sentence, failure=m.encode(failure), spent=self.budget.spent)
+            return sentence
+        here = [n.report for name, n in self.nodes.items() if name in self.places and name not in self.done]
+        answers = [report.probe for report in here]
+        if self.budget.condemn(failure, answers):
             self.seq += 1
-        members_here = [n for name, n in self.nodes.items() if name in self.places and name not in self.done]
-        if all(n.report.probe >= self.probe for n in members_here):
-            self._end(
-                Outcome(m.ENDED_FAILED, self.verdict.code or 1, self.verdict.sentence(), self.verdict),
-            )
+        outcome = self.budget.outcome(answers)
+        if outcome is not None:
+            self._end(outcome)
         return ""
 
     def _changed_by(self, now: float) -> str:
@@ -411,7 +365,7 @@ class Coordinator:
         self.round = max([self.round, self.foreign_round, *(n.report.round for n in self.nodes.values())]) + 1
         self.phase, self.reason, self.planned = GATHERING, reason, planned
         self.places, self.done, self.gone = {}, set(), {}
-        self.verdict = None
+        self.budget.pardon()
         self.reserve = ""
         self.growth_since = self.enough_since = None
         self.short_since = now
@@ -435,7 +389,7 @@ class Coordinator:
             epoch=self.epoch,
             nodes=list(members),
             world_size=world,
-            spent=self.spent,
+            spent=self.budget.spent,
         )
 
     def _end(self, outcome: Outcome) -> None:
@@ -455,12 +409,9 @@ class Coordinator:
             if self._here(node.report) and node.report.state == m.DONE:
                 self.done.add(name)
             self.gone[name] = why
-        over = self.phase in (CLOSING, CLOSED)
-        if self.charge is not None and not over and now <= self.charge.until and member in self.charge.members:
-            self.charge = None
-            self.spent -= 1
+        if self.phase not in (CLOSING, CLOSED) and self.budget.refund(member, now):
             self.seq += 1
-            self._note("refund", f"the last failure is not counted: node {name} was lost", spent=self.spent)
+            self._note("refund", f"the last failure is not counted: node {name} was lost", spent=self.budget.spent)
 
     # -- small questions ---------------------------------------------------------------------------------------------
 
@@ -479,6 +430,14 @@ class Coordinator:
         known = self.places.get(report.node)
         return known is not None and known[0] == report.incarnation and report.round == self.round
 
+    def _kept_ranks(self, eligible: Dict[str, Report]) -> Dict[str, int]:
+        """The ranks of those who survived the last round."""
+        return {
+            name: place.rank
+            for name, (incarnation, place) in self.previous.items()
+            if name in eligible and eligible[name].incarnation == incarnation
+        }
+
     def _ended(self) -> bool:
         return bool(self.done) or any(n.report.ended and self._here(n.report) for n in self.nodes.values())
 
@@ -496,7 +455,7 @@ class Coordinator:
     def header(self) -> Header:
         """What nodes are to remember: never less than they knew, since it replaces what they knew."""
         newest = max(self.round, self.foreign_round)
-        return Header(self.epoch, self.leader, self.seq, newest, self.ran, self.spent, self.wanted)
+        return Header(self.epoch, self.leader, self.seq, newest, self.ran, self.budget.spent, self.wanted)
 
     def order_for(self, name: str, header: Header) -> Order:
         """What is wanted of a node now: the same answer however often it is asked."""
@@ -509,9 +468,9 @@ class Coordinator:
             reserve = name == self.reserve
             return Order(header, m.PREPARE, self.round, reserve, self.planned, sentence=self.reason)
         if self.phase == RUNNING and name in self.places and self.places[name][0] == node.report.incarnation:
-            return Order(header, m.RUN, self.round, place=self.places[name][1], probe=self.probe)
+            return Order(header, m.RUN, self.round, place=self.places[name][1], probe=self.budget.probe)
         kind = m.STANDBY if self.phase == RUNNING else m.WAIT
-        return Order(header, kind, probe=self.probe, sentence=self.sentence)
+        return Order(header, kind, probe=self.budget.probe, sentence=self.sentence)
 
     def _tell(self) -> None:
         header = self.header()
@@ -552,7 +511,7 @@ class Coordinator:
             "sentence": self.sentence,
             "epoch": self.epoch,
             "round": self.round,
-            "spent": self.spent,
+            "spent": self.budget.spent,
             "wanted": self.wanted,
             "reason": self.reason,
             "world_size": next((place.world_size for _, place in self.places.values()), 0),

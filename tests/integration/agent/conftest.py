@@ -18,8 +18,9 @@ from petctl.agent import processes
 from petctl.agent.task import Task, Timing, encode_task
 from petctl.clusters.archive import build_agent
 from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.events import Config, End, Expect
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
-from petctl.rendezvous.machine import Config, Coordinator, End, Expect
+from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.messages import CANCELLED, Outcome
 
 DEADLINE = 30.0

@@ -123,7 +123,7 @@ def test_a_log_file_stays_within_its_limit_while_it_is_written(bench: Bench) -> 
 
 
 def _everything(fd: int) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     while True:
         part = os.read(fd, 1 << 20)
         if not part:

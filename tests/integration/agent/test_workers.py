@@ -12,6 +12,7 @@ from typing import Any, Awaitable, Callable
 
 import pytest
 
+from petctl.agent import native, processes
 from petctl.agent import workers as module
 from petctl.agent.workers import Launch, Worker, Workers
 from tests.integration.agent.conftest import alive, until
@@ -94,7 +95,7 @@ def test_stopped_means_that_grandchildren_are_gone_too(play: Callable[..., None]
         await asyncio.get_running_loop().run_in_executor(
             None, until, lambda: "up" in (scene.directory / "0.out").read_text(), "the stubborn one runs"
         )
-        marked = module.processes.carrying(f"PETCTL_NODE_KEY={scene.key}", module.processes.table())
+        marked = processes.carrying(f"PETCTL_NODE_KEY={scene.key}", processes.table())
         assert len(marked) == 4
         scene.workers.stop(0.3)
         await scene.stopped.wait()
@@ -129,7 +130,7 @@ def test_all_or_none_are_started(play: Callable[..., None]) -> None:
         with pytest.raises(FileNotFoundError):
             scene.workers.start([scene.launch(0, "/bin/sleep", "600"), scene.launch(1, "/no/such/program")])
         assert not scene.workers.running
-        assert not module.processes.carrying(f"PETCTL_NODE_KEY={scene.key}", module.processes.table())
+        assert not processes.carrying(f"PETCTL_NODE_KEY={scene.key}", processes.table())
 
     play(act)
 
@@ -139,7 +140,7 @@ def test_a_worker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     parent = os.fork()
     if parent == 0:
         try:
-            bind = module.native.die_with_parent()
+            bind = native.die_with_parent()
             launch = Launch(
                 0, 0, ["/bin/sleep", "600"], dict(os.environ), None, str(tmp_path / "o"), str(tmp_path / "e")
             )
@@ -158,4 +159,4 @@ def test_a_worker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     try:
         until(lambda: not alive(worker), "the worker is gone", 5.0)
     finally:
-        module.processes.signal_each([worker], signal.SIGKILL)
+        processes.signal_each([worker], signal.SIGKILL)

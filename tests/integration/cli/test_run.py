@@ -74,8 +74,8 @@ def test_a_reader_that_goes_away_leaves_the_job_running(petctl: Petctl) -> None:
         cwd=petctl.directory,
         env=petctl.environment,
     )
+    assert process.stdout is not None and process.stderr is not None
     try:
-        assert process.stdout is not None and process.stderr is not None
         assert process.stdout.readline() == b"line\n"
         process.stdout.close()
         assert process.wait(PATIENCE) == 141

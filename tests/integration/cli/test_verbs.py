@@ -134,8 +134,8 @@ def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
         # A shell's background job, such as a test run may be, ignores SIGINT, and so would what it starts.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+    assert process.stderr is not None
     try:
-        assert process.stderr is not None
         address = process.stderr.readline().split()[0]
         host, local = address.split(":")
         with socket.create_connection((host, int(local)), timeout=10) as connection:

@@ -66,7 +66,11 @@ class Stage:
             lines = (self.path / "marks").read_text().splitlines()
         except FileNotFoundError:
             return []
-        found = [Mark(*map(int, line.split()[:4]), line.split()[4]) for line in lines]
+        found = []
+        for line in lines:
+            *numbers, node = line.split()
+            started_in, rank, world, pid = map(int, numbers)
+            found.append(Mark(started_in, rank, world, pid, node))
         return [mark for mark in found if number is None or mark.round == number]
 
     def steps(self, number: int, rank: int) -> int:

@@ -100,7 +100,7 @@ def test_jobs_wait_in_line_for_slots(stage: Stage) -> None:
     third = stage.start(nodes=1)
     urgent = stage.start(nodes=1, priority=5)
     for job in (second, third, urgent):
-        eventually(lambda job=job: job.status().state == "queued", f"{job.id} in the queue")
+        eventually(lambda job=job: job.status().state == "queued", f"{job.id} in the queue")  # type: ignore[misc]
     eventually(
         lambda: third.status().sentence == "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free", "the third's place"
     )

@@ -7,7 +7,7 @@ import threading
 
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.messages import Header, Report, encode
+from petctl.rendezvous.messages import Header, Outcome, Report, encode
 from petctl.rendezvous.wire import PLAIN, FrameReader, PeerProof, encode_frame
 
 TOKEN = "5ec7e7" * 4
@@ -65,7 +65,8 @@ class Served:
     """A coordinator on loopback for as long as the block lasts."""
 
     def __init__(self, machine, **options):
-        self.effects, self.recorded = [], []
+        self.effects: list[object] = []
+        self.recorded: list[Outcome] = []
         options = {"record": self.recorded.append, "on_effect": self.effects.append, "welcome": {"task": 1}, **options}
         self.server = CoordinatorServer(machine, TOKEN, **options)
 

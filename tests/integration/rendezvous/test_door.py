@@ -14,8 +14,8 @@ import pytest
 from petctl.errors import AuthError, InternalError, Unreachable
 from petctl.rendezvous import client, listener
 from petctl.rendezvous.client import AgentLink, ControlLink
+from petctl.rendezvous.events import Disconnected, Reported
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
-from petctl.rendezvous.machine import Disconnected, Reported
 from petctl.rendezvous.wire import CoordinatorProof, encode_frame
 
 from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop, report_of
@@ -164,7 +164,8 @@ async def test_an_agents_nonsense_ends_its_connection_and_nothing_else():
     async with Served(machine) as served:
         honest = AgentLink(served.join)
         await honest.connect()
-        for nonsense in ({}, {"report": 7}, {"report": {"node": "1"}}, {"order": {}}):
+        nonsenses: list[dict[str, object]] = [{}, {"report": 7}, {"report": {"node": "1"}}, {"order": {}}]
+        for nonsense in nonsenses:
             with RawPeer(served) as peer:
                 await served.blocking(peer.introduce)
                 peer.send(nonsense)

@@ -1,12 +1,13 @@
 """The driver round the machine: what it tells the machine and when, and how it carries out what the machine wants."""
 
 import asyncio
+from typing import Callable
 
 import pytest
 
 from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.rendezvous.client import AgentLink, ControlLink
-from petctl.rendezvous.machine import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
+from petctl.rendezvous.events import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
 from petctl.rendezvous.messages import Header, Order, Outcome
 
 from .harness import RawPeer, ScriptedMachine, Served, hold_up, in_loop, report_of
@@ -116,14 +117,14 @@ async def test_the_deadline_of_the_machine_makes_it_decide():
 
 
 @in_loop
-async def test_a_machine_that_fails_does_not_end_the_coordinator(caplog):
+async def test_a_machine_that_fails_does_not_end_the_coordinator(caplog, monkeypatch):
     machine = ScriptedMachine()
     async with Served(machine) as served:
-        settle, machine.settle = machine.settle, lambda now: 1 / 0
+        monkeypatch.setattr(machine, "settle", lambda now: 1 / 0)
         served.server.step(Expect(("0",)))
         with ControlLink(served.join) as link:
             assert await served.blocking(link.call, "status") == {"phase": "scripted"}
-        machine.settle = settle
+        monkeypatch.undo()
         await machine.until_true(lambda: "settle" in machine.log)
     assert "could not decide" in caplog.text
 
@@ -186,8 +187,8 @@ async def test_control_calls():
     def refuse(wanted):
         raise UsageError(f"{wanted} is more than 3")
 
-    control = {"double": lambda number: 2 * number, "slow": slow, "refuse": refuse, "fault": lambda: 1 / 0}
-    control["unspeakable"] = object
+    control: dict[str, Callable[..., object]] = {"double": lambda number: 2 * number, "slow": slow, "refuse": refuse}
+    control.update(fault=lambda: 1 / 0, unspeakable=object)
     async with Served(ScriptedMachine(), control=control) as served:
         with ControlLink(served.join) as link:
 

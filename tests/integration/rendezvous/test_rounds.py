@@ -6,7 +6,8 @@ from pretend_node import PretendNode
 
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.client import ControlLink
-from petctl.rendezvous.machine import Config, Coordinator, End, Expect, Lost
+from petctl.rendezvous.events import Config, End, Expect, Lost
+from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.member import WorkerEnded
 from petctl.rendezvous.messages import Outcome
 

@@ -85,7 +85,7 @@ def test_a_directory_a_round_and_lines_that_appear_later_are_seen(tmp_path: Path
 
 def test_a_line_is_not_torn_before_its_newline_or_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    monkeypatch.setattr("petctl.agent.logs.time.monotonic", lambda: now)
     write(tmp_path, 1, 0, b"one\ntw")
     with LogFollower(str(tmp_path)) as follower:
         assert [c.data for c in follower.read()] == [b"one\n"]

@@ -14,7 +14,7 @@ from petctl.errors import InternalError, NotFound, PetctlError, Unreachable
 
 
 @pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def failing(monkeypatch: pytest.MonkeyPatch):
     """Makes the verb `list` raise what it is given."""
     from petctl.cli.list import command as verb
 
@@ -39,7 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
         (BrokenPipeError(), 141),
     ],
 )
-def test_exit_codes(failing, error: BaseException, code: int, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_exit_codes(failing, error: BaseException, code: int, capfd: pytest.CaptureFixture[str]) -> None:
     failing(error)
     assert run_to_exit_code(["list"]) == code
     told = capfd.readouterr().err
@@ -48,7 +48,7 @@ def test_exit_codes(failing, error: BaseException, code: int, capfd: pytest.Capt
         assert told == f"petctl: {error}\n"
 
 
-def test_an_unexpected_error_is_petctls_fault_and_keeps_its_traceback(  # type: ignore[no-untyped-def]
+def test_an_unexpected_error_is_petctls_fault_and_keeps_its_traceback(
     failing, home: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     failing(ValueError("surprise"))
@@ -59,7 +59,7 @@ def test_an_unexpected_error_is_petctls_fault_and_keeps_its_traceback(  # type: 
     assert "ValueError: surprise" in report.read_text()
 
 
-def test_errors_follow_the_output_option(failing, capfd: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_errors_follow_the_output_option(failing, capfd: pytest.CaptureFixture[str]) -> None:
     failing(NotFound("no job x"))
     assert run_to_exit_code(["list", "-o", "json"]) == 2
     captured = capfd.readouterr()

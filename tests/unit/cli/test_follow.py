@@ -56,7 +56,7 @@ class FakeHandle:
         for number in range(1, self.presses + 1):
             os.kill(os.getpid(), signal.SIGINT)
             with self.cancelled:
-                assert self.cancelled.wait_for(lambda n=number: len(self.cancels) >= min(n, 2), 10)
+                assert self.cancelled.wait_for(lambda n=number: len(self.cancels) >= min(n, 2), 10)  # type: ignore[misc]
         assert self.over.wait(10)
         yield Line(1, 0, "out", b"last\n")
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import NamedTuple
 
 import pytest
 
 from petctl.cli.screen import Screen
-
-
-class Line(NamedTuple):
-    round: int
-    rank: int
-    stream: str
-    text: bytes
-    node: str = "0"
+from petctl.clusters.base import LogLine as Line
 
 
 class Pipe(io.BytesIO):
@@ -41,7 +33,7 @@ class Terminal(Pipe):
 
 
 @pytest.fixture
-def streams(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
+def streams(monkeypatch: pytest.MonkeyPatch):
     def arrange(kind: type[Pipe]) -> tuple[Pipe, Pipe]:
         out, err = kind(), kind()
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(out, write_through=True))
@@ -53,7 +45,7 @@ def streams(monkeypatch: pytest.MonkeyPatch):  # type: ignore[no-untyped-def]
     return arrange
 
 
-def test_one_workers_bytes_pass_untouched(streams) -> None:  # type: ignore[no-untyped-def]
+def test_one_workers_bytes_pass_untouched(streams) -> None:
     out, err = streams(Pipe)
     screen = Screen(prefix=False)
     screen.lines([Line(1, 0, "out", b"a\xff\n"), Line(1, 0, "err", b"warning\n"), Line(1, 0, "out", b"no end")])
@@ -62,7 +54,7 @@ def test_one_workers_bytes_pass_untouched(streams) -> None:  # type: ignore[no-u
     assert err.getvalue() == b"warning\n"
 
 
-def test_several_workers_lines_carry_their_rank(streams) -> None:  # type: ignore[no-untyped-def]
+def test_several_workers_lines_carry_their_rank(streams) -> None:
     out, err = streams(Pipe)
     screen = Screen(prefix=True)
     screen.lines([Line(1, 0, "out", b"a\n"), Line(1, 11, "out", b"b\n"), Line(1, 1, "err", b"c\n")])
@@ -70,7 +62,7 @@ def test_several_workers_lines_carry_their_rank(streams) -> None:  # type: ignor
     assert err.getvalue() == b"[1] c\n"
 
 
-def test_two_workers_never_share_a_line(streams) -> None:  # type: ignore[no-untyped-def]
+def test_two_workers_never_share_a_line(streams) -> None:
     out, _ = streams(Pipe)
     screen = Screen(prefix=True)
     screen.lines([Line(1, 0, "out", b"10%"), Line(1, 0, "out", b" 20%")])
@@ -78,21 +70,21 @@ def test_two_workers_never_share_a_line(streams) -> None:  # type: ignore[no-unt
     assert out.getvalue() == b"[0] 10% 20%\n[1] other\n[0] 30%\n"
 
 
-def test_a_text_of_many_lines_is_prefixed_line_by_line(streams) -> None:  # type: ignore[no-untyped-def]
+def test_a_text_of_many_lines_is_prefixed_line_by_line(streams) -> None:
     out, _ = streams(Pipe)
     screen = Screen(prefix=True)
     screen.lines([Line(1, 2, "out", b"a\n\nb\nc"), Line(1, 2, "out", b"d\ne\n")])
     assert out.getvalue() == b"[2] a\n[2] \n[2] b\n[2] cd\n[2] e\n"
 
 
-def test_a_batch_leaves_in_one_write(streams) -> None:  # type: ignore[no-untyped-def]
+def test_a_batch_leaves_in_one_write(streams) -> None:
     out, _ = streams(Pipe)
     Screen(prefix=True).lines([Line(1, k % 4, "out", b"line\n") for k in range(1000)])
     assert out.writes == 1
     assert out.getvalue().count(b"\n") == 1000
 
 
-def test_petctls_own_words_go_to_stderr_only_and_quiet_means_none(streams) -> None:  # type: ignore[no-untyped-def]
+def test_petctls_own_words_go_to_stderr_only_and_quiet_means_none(streams) -> None:
     out, err = streams(Pipe)
     screen = Screen(prefix=False)
     screen.say("round 2: node 1 was lost")
@@ -102,7 +94,7 @@ def test_petctls_own_words_go_to_stderr_only_and_quiet_means_none(streams) -> No
     assert err.getvalue().count(b"\n") == 1
 
 
-def test_the_status_line_makes_way_for_lines_and_comes_back(streams) -> None:  # type: ignore[no-untyped-def]
+def test_the_status_line_makes_way_for_lines_and_comes_back(streams) -> None:
     _, err = streams(Terminal)
     screen = Screen(prefix=False)
     screen.status("running")
@@ -112,7 +104,7 @@ def test_the_status_line_makes_way_for_lines_and_comes_back(streams) -> None:  #
     assert plain == b"<status><erase>text\n<status><erase>"
 
 
-def test_the_status_line_never_overwrites_an_unfinished_line(streams) -> None:  # type: ignore[no-untyped-def]
+def test_the_status_line_never_overwrites_an_unfinished_line(streams) -> None:
     _, err = streams(Terminal)
     screen = Screen(prefix=False)
     screen.lines([Line(1, 0, "err", b"name? ")])
@@ -122,7 +114,7 @@ def test_the_status_line_never_overwrites_an_unfinished_line(streams) -> None:  
     assert err.getvalue().startswith(b"name? \n\x1b[2mpetctl: cancelling")
 
 
-def test_colours_only_where_they_are_wanted(streams, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+def test_colours_only_where_they_are_wanted(streams, monkeypatch: pytest.MonkeyPatch) -> None:
     out, _ = streams(Terminal)
     Screen(prefix=True).lines([Line(1, 0, "out", b"a\n")])
     assert out.getvalue() == b"\x1b[36m[0] \x1b[0ma\n"

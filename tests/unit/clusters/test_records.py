@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from petctl.clusters.local.picture import node_rows, sentence_of, state_of
-from petctl.clusters.local.records import History, append_event, close_status, read_events
+from petctl.clusters.local.records import History, append_event, close_status, new_event, read_events
 
 
 def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
     history = History()
-    for time, kind, fields in [
+    story: list[tuple[float, str, dict[str, Any]]] = [
         (1.0, "started", {}),
         (2.0, "round", {"round": 1, "reason": "the job starts"}),
         (3.0, "running", {"round": 1, "nodes": ["0", "1"], "world_size": 2}),
@@ -19,7 +20,8 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
         (9.5, "node", {"node": "1", "restart": True}),
         (10.0, "round", {"round": 3, "reason": "node 0 was lost too"}),
         (11.5, "running", {"round": 3, "nodes": ["0"], "world_size": 1}),
-    ]:
+    ]
+    for time, kind, fields in story:
         history.take({"time": time, "kind": kind, **fields})
     assert [(past["number"], past["seconds_lost"]) for past in history.rounds] == [(1, 0.0), (3, 2.5)]
     assert history.rounds[1]["reason"] == "node 0 was lost too"
@@ -29,10 +31,10 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
-    append_event(path, "started", "a")
+    append_event(path, new_event("started", "a"))
     with open(path, "a") as file:
         file.write('{"time": 1, "kind": "run')
-    append_event(path, "closing", "b", code=3)
+    append_event(path, new_event("closing", "b", code=3))
     assert [(event["kind"], event["sentence"]) for event in read_events(path)] == [("started", "a"), ("closing", "b")]
     assert read_events(tmp_path / "none") == []
 

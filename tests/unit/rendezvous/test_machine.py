@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.machine import (
+from petctl.rendezvous.events import (
     Config,
-    Coordinator,
     Disconnected,
     End,
     Event,
@@ -21,6 +20,7 @@ from petctl.rendezvous.machine import (
     Roster,
     Tell,
 )
+from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
 
 CONFIG = Config(min_nodes=1, max_nodes=2, wanted=2, restarts=1)
@@ -87,7 +87,7 @@ def test_the_backend_remembers_for_a_job_without_nodes() -> None:
     story = Story(epoch=4, fresh=False, memory=Header(round=6, ran=6, spent=1))
     story.machine.step(Roster(()), 0.0)
     story.machine.settle(0.1)
-    assert (story.machine.round, story.machine.spent) == (7, 1)
+    assert (story.machine.round, story.machine.budget.spent) == (7, 1)
 
 
 def test_the_outcome_is_recorded_before_anybody_is_told() -> None:
@@ -137,7 +137,7 @@ def test_a_failure_is_charged_and_named() -> None:
     story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 137, "SIGKILL"))
     said = [e.sentence for e in story.effects if isinstance(e, Event) and e.kind == "failure"]
     assert said == ["rank 1 on node 1 was killed by SIGKILL (1 of 1 restarts used)"]
-    assert story.machine.spent == 1
+    assert story.machine.budget.spent == 1
 
 
 def test_join_timeout_ends_a_job_that_never_gets_enough_nodes() -> None:
@@ -165,3 +165,18 @@ def test_a_newer_coordinator_silences_this_one() -> None:
     story.running("0", "1")
     assert story.say("0", header=Header(9, "c9", 1)) == {}
     assert story.machine.phase == "deposed" and story.machine.deadline() is None
+
+
+def test_a_replacement_does_not_take_answers_to_its_predecessor_for_its_own() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=0), epoch=2, fresh=False)
+    before = {"epoch": 1, "round": 1, "place_epoch": 1, "place_round": 1, "probe": 1}
+    header = Header(1, "c0", 3, 1, 1, 0, 2)
+    places = [Place(rank, 2, rank, 2, "host-0", 4242) for rank in range(2)]
+    for name, place in zip("01", places):
+        story.say(name, header=header, state=m.RUNNING, place=place, **before)
+    assert story.machine.phase == "running"
+    story.say("0", state=m.FAILED, place=places[0], failure=Failure("0", 0, 0, 3), **before)
+    assert story.machine.ending is None, "nobody has been asked whether it lives"
+    story.say("0", state=m.FAILED, place=places[0], failure=Failure("0", 0, 0, 3), **{**before, "probe": 2})
+    story.say("1", state=m.RUNNING, place=places[1], **{**before, "probe": 2})
+    assert story.machine.ending is not None

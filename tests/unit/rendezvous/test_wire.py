@@ -36,7 +36,8 @@ def framed(payload: bytes) -> bytes:
 @given(st.lists(MESSAGES, max_size=5), st.lists(st.integers(1, 40), min_size=1, max_size=5))
 def test_messages_survive_however_the_stream_is_cut(messages, cuts):
     stream = b"".join(encode_frame(message) for message in messages)
-    reader, seen, turn = FrameReader(1 << 20), [], 0
+    seen: list[object] = []
+    reader, turn = FrameReader(1 << 20), 0
     while stream:
         cut = cuts[turn % len(cuts)]
         seen += reader.feed(stream[:cut])
@@ -164,5 +165,6 @@ def test_a_coordinator_of_another_version_is_named():
 
 def test_the_proof_depends_on_each_of_its_parts():
     parts = ("token", "peer", "first", "second", "binding")
-    proofs = {proof(*parts)} | {proof(*parts[:k], "other", *parts[k + 1 :]) for k in range(5)}
+    changed = [[*parts[:k], "other", *parts[k + 1 :]] for k in range(5)]
+    proofs = {proof(*parts)} | {proof(*other) for other in changed}
     assert len(proofs) == 6

@@ -24,7 +24,7 @@ from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.standby import end_of
-from petctl.rendezvous.machine import Expect, Roster, Unexpect
+from petctl.rendezvous.events import Expect, Roster, Unexpect
 
 START_PATIENCE = 30.0  # how long a round waits for nodes that the user asked for
 REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others could be training

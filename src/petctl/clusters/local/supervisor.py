@@ -41,7 +41,7 @@ from petctl.clusters.local.secrets import secret_values
 from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.machine import Config, End, Event, Lost, Scale
+from petctl.rendezvous.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
 
 QUEUE_STEP = 0.2  # seconds between two looks at the queue

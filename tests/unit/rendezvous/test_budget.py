@@ -1,0 +1,74 @@
+"""What a failure costs, when it is given back, and when it is the job's end."""
+
+from __future__ import annotations
+
+import pytest
+
+from petctl.rendezvous import messages as m
+from petctl.rendezvous.budget import Budget
+from petctl.rendezvous.messages import Failure
+
+MEMBERS = [("0", "i-0"), ("1", "i-1")]
+SILENCE = 5.0
+
+
+def charged(restarts: int = 2) -> Budget:
+    budget = Budget(restarts, SILENCE)
+    assert budget.charge(MEMBERS, now=10.0)
+    return budget
+
+
+def test_no_more_than_restarts_are_charged() -> None:
+    budget = charged(restarts=1)
+    assert not budget.charge(MEMBERS, now=11.0)
+    assert (budget.spent, budget.sentence()) == (1, "1 of 1 restarts used")
+
+
+@pytest.mark.parametrize(
+    ("lost", "now", "given_back"),
+    [
+        (("1", "i-1"), 10.0 + SILENCE, True),
+        (("1", "i-1"), 10.1 + SILENCE, False),  # too late to explain it
+        (("1", "i-2"), 11.0, False),  # started anew: not the one that was a member
+        (("2", "i-2"), 11.0, False),
+    ],
+)
+def test_a_charge_is_given_back_for_a_member_lost_in_time(lost: tuple[str, str], now: float, given_back: bool) -> None:
+    budget = charged()
+    assert budget.refund(lost, now) is given_back
+    assert budget.spent == (0 if given_back else 1)
+
+
+def test_a_charge_is_given_back_once() -> None:
+    budget = charged()
+    assert budget.refund(MEMBERS[0], 11.0)
+    assert not budget.refund(MEMBERS[1], 11.0)
+    assert budget.spent == 0
+
+
+def test_only_the_newest_charge_is_given_back() -> None:
+    budget = charged()
+    assert budget.charge([("2", "i-2")], now=11.0)
+    assert not budget.refund(MEMBERS[0], 12.0)
+    assert budget.spent == 2
+
+
+def test_the_first_of_the_last_failures_is_the_verdict() -> None:
+    budget = Budget(0, SILENCE)
+    first, second = Failure("0", 0, 0, 3), Failure("1", 1, 0, 4)
+    assert budget.condemn(first)
+    assert not budget.condemn(second), "the members have been asked already"
+    assert budget.outcome([1, 0]) is None, "one has not answered"
+    outcome = budget.outcome([1, 1])
+    assert outcome is not None
+    assert (outcome.state, outcome.code, outcome.failure) == (m.ENDED_FAILED, 3, first)
+
+
+def test_a_pardoned_verdict_is_asked_about_anew() -> None:
+    budget = Budget(0, SILENCE)
+    budget.condemn(Failure("0", 0, 0, 3))
+    budget.pardon()
+    assert budget.outcome([1]) is None
+    assert budget.condemn(Failure("1", 1, 0, 4))
+    assert budget.outcome([1]) is None, "that was the answer to the question before"
+    assert budget.outcome([2]) is not None
