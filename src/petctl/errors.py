@@ -6,6 +6,7 @@
     |   `-- NotFound            ... they name a job, node or secret that does not exist
     |-- ProtocolError           a peer sent bytes that make no sense; its connection is dropped
     |   `-- AuthError           ... or could not prove that it knows the job's token
+    |-- NoRoom                  the disk is full (an OSError too, for callers who can do without the file)
     |-- Unreachable             a coordinator does not answer (the platform's fault, or it is being replaced)
     `-- InternalError           petctl's own fault (exit code 70)
 
@@ -40,6 +41,10 @@ class ProtocolError(PetctlError):
 
 class AuthError(ProtocolError):
     """A peer could not prove that it knows the job's token."""
+
+
+class NoRoom(PetctlError, OSError):
+    """The disk, or the user's share of it, is full."""
 
 
 class Unreachable(PetctlError):

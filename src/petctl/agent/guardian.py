@@ -93,15 +93,27 @@ def _take_lock(state_dir: str) -> int:
         raise UsageError(
             f"another agent is running with the state directory {state_dir}; stop it, or give another --state-dir"
         ) from None
-    with open(os.path.join(state_dir, "pid"), "w") as file:
-        file.write(f"{os.getpid()}\n")
+    _write_pid(os.path.join(state_dir, "pid"))
     return lock
 
 
+def _write_pid(path: str) -> None:
+    """In place, because that works on a full disk too; without its number a node works, but cannot be adopted."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.ftruncate(fd, os.write(fd, b"%d\n" % os.getpid()))
+    except OSError:
+        pass  # said nowhere: its log is on the same disk
+    finally:
+        os.close(fd)
+
+
 def _leave(code: int) -> None:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:  # also when there is no room for what they held
+        os._exit(code)
 
 
 def _wait(agent: int, requests: int, groups: List[int]) -> int:

@@ -91,6 +91,14 @@ def read_end(path: str, limit: int) -> bytes:
         os.close(fd)
 
 
+def is_full(directory: str) -> bool:
+    """Whether there is no room for another line."""
+    try:
+        return os.statvfs(directory).f_bavail == 0
+    except OSError:
+        return False
+
+
 def dropped_marker(count: int) -> bytes:
     """The line that stands for what is gone."""
     return b"\n[petctl: %d bytes were dropped here to stay within log_cap]\n" % count

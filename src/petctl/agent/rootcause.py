@@ -6,12 +6,13 @@ It only reads, and only the ends of files: a log may be huge, binary or missing.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import time
 from typing import List, Tuple
 
-from petctl.agent.logfiles import read_end
+from petctl.agent.logfiles import is_full, read_end
 from petctl.agent.workers import Worker
 from petctl.rendezvous.messages import Failure
 
@@ -31,6 +32,8 @@ def explain(worker: Worker, node: str) -> Failure:
     message, traceback = from_error_file(read_end(launch.error_file, 4 << 20)) if launch.error_file else ("", "")
     if not message:
         message, traceback = from_stderr(read_end(launch.err, _WINDOW), killed=worker.signal != 0)
+    if not message and not worker.signal and is_full(os.path.dirname(launch.err)):
+        message = f"it left no message: no space left on the disk of its log files ({os.path.dirname(launch.err)})"
     return Failure(
         node=node,
         rank=launch.rank,

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from petctl.agent.rootcause import from_error_file, from_stderr, signal_name
+from petctl.agent.rootcause import explain, from_error_file, from_stderr, signal_name
+from petctl.agent.workers import Launch, Worker
 
 
 def trace(depth: int, prefix: str = "") -> str:
@@ -64,6 +69,19 @@ def test_the_error_file_of_torch() -> None:
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"other": 1}', b'"text"', b"\xff\xfe", b"[" * 100_000])
 def test_an_unusable_error_file_is_as_none(data: bytes) -> None:
     assert from_error_file(data) == ("", "")
+
+
+@pytest.mark.parametrize(("room", "told"), [(0, "no space left on the disk of its log files"), (1, "")])
+def test_a_silent_failure_on_a_full_disk_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int, told: str
+) -> None:
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=room))
+    launch = Launch(0, 0, ["true"], {}, None, str(tmp_path / "out"), str(tmp_path / "err"))
+    with subprocess.Popen(["true"]) as process:
+        worker = Worker(launch, process)
+    worker.code = 1
+    message = explain(worker, "0").message
+    assert told in message and bool(told) == bool(message)
 
 
 def test_names_of_signals() -> None:

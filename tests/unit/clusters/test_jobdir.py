@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +19,9 @@ from petctl.clusters.local.jobdir import (
     take_lock,
     write_json,
     write_once,
+    write_text,
 )
+from petctl.errors import NoRoom
 
 
 def test_an_outcome_is_never_changed(tmp_path: Path) -> None:
@@ -99,3 +103,54 @@ def test_nodes_are_listed_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     for name in ("10", "9", "0"):
         (tmp_path / "nodes" / name).mkdir(parents=True)
     assert JobDirectory(tmp_path).node_names() == ["0", "9", "10"]
+
+
+@pytest.fixture
+def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobDirectory:
+    """A job on a disk where no new file can be written any more."""
+    directory = JobDirectory(tmp_path)
+    directory.reserve()
+
+    def no_room(descriptor: int, *words: Any, **options: Any) -> Any:
+        os.write(descriptor, b"to")  # a part of it may get through
+        os.close(descriptor)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fdopen", no_room)
+    return directory
+
+
+def test_an_outcome_is_written_to_a_full_disk_too(full: JobDirectory) -> None:
+    assert write_once(full.outcome, {"state": "failed"})
+    assert not write_once(full.outcome, {"state": "succeeded"})
+    assert full.outcome.read_text() == '{"state": "failed"}\n'
+
+
+def test_what_has_a_reserve_is_written_to_a_full_disk_again_and_again(full: JobDirectory) -> None:
+    assert [raise_epoch(full) for _ in range(12)] == list(range(1, 13))
+    for pid in (70000, 7, 70000):  # a shorter text leaves nothing of the longer one
+        write_json(full.coordinator, {"pid": pid}, reserved=True)
+        assert read_json(full.coordinator) == {"pid": pid}
+
+
+def test_what_has_no_room_is_an_error_and_leaves_no_torn_file(full: JobDirectory) -> None:
+    with pytest.raises(NoRoom, match=r"status\.json: no space left"):
+        write_json(full.status, {"state": "running"})  # only the last one has a reserve
+    with pytest.raises(NoRoom, match="wanted: no space left"):
+        write_text(full.wanted, "3\n", reserved=True)
+    with pytest.raises(NoRoom):
+        write_json(full.status, {"state": "x" * (300 << 10)}, reserved=True)  # more than was set aside
+    assert read_json(full.status) is None
+    full.give_back()
+    assert list(full.path.iterdir()) == []
+
+
+def test_the_last_status_is_written_to_a_full_disk(full: JobDirectory) -> None:
+    write_json(full.status, {"state": "failed", "nodes": ["x" * 1000] * 200}, reserved=True)
+    assert (read_json(full.status) or {})["state"] == "failed"
+
+
+def test_other_trouble_with_the_disk_is_told_as_it_is(tmp_path: Path) -> None:
+    JobDirectory(tmp_path).reserve()
+    with pytest.raises(FileNotFoundError):
+        write_json(tmp_path / "gone" / "epoch", 1, reserved=True)

@@ -7,10 +7,14 @@ finds the same ones.
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Dict, List
 
 from petctl.clusters.local.jobdir import JobDirectory, in_use, write_text
 from petctl.clusters.local.slots import Slots, Standing
+from petctl.errors import NoRoom, PetctlError
+
+log = logging.getLogger("petctl.supervisor")
 
 
 class Allotment:
@@ -29,8 +33,11 @@ class Allotment:
 
     def resume(self) -> None:
         """Keeps the slots of a job that has nodes already, whatever became of the slots' file."""
-        count = max(self.granted, self._running(), 1)
-        self.granted = self._slots.hold(self._directory.id, self._plan["priority"], count)
+        self.granted = max(self.granted, self._running(), 1)
+        try:
+            self.granted = self._slots.hold(self._directory.id, self._plan["priority"], self.granted)
+        except NoRoom as error:  # its nodes run; the next claim finds what it holds
+            log.warning("%s", error)
 
     def claim(self) -> Standing:
         """Takes what the job wants, or may have of it now."""
@@ -46,15 +53,21 @@ class Allotment:
         """Another number of nodes: written down first, then claimed or given back."""
         write_text(self._directory.wanted, f"{count}\n", durable=True)
         self.wanted = count
-        if count < self.granted:
-            self._slots.keep(self._directory.id, count)
-            self.granted = count
-        else:
-            self.claim()
+        try:
+            if count < self.granted:
+                self._slots.keep(self._directory.id, count)
+            else:
+                self.claim()
+        except NoRoom as error:  # the wish holds: claimed again while it is short, given back with all others
+            log.warning("%s", error)
+        self.granted = min(self.granted, count)
 
     def release(self) -> None:
         """Gives everything back."""
-        self._slots.release(self._directory.id)
+        try:
+            self._slots.release(self._directory.id)
+        except PetctlError as error:  # whoever needs the slots next finds that nobody uses them
+            log.warning("%s", error)
 
     @property
     def short(self) -> bool:

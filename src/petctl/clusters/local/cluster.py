@@ -24,8 +24,9 @@ from petctl.clusters.local.addresses import is_address, is_loopback
 from petctl.clusters.local.argv import supervisor_argv, supervisor_environment
 from petctl.clusters.local.jobdir import JobDirectory, in_use, read_json, sync_directory, write_json, write_text
 from petctl.clusters.local.lost import newest_status
+from petctl.clusters.local.room import is_no_room
 from petctl.clusters.local.slots import Slots
-from petctl.errors import InternalError, NotFound, Unreachable, UsageError
+from petctl.errors import InternalError, NoRoom, NotFound, Unreachable, UsageError
 from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from petctl.spec import Job
 
@@ -59,7 +60,17 @@ class LocalCluster:
         """Makes the whole directory under another name, then gives it its own in one step, then starts the
         supervisor."""
         secret_file.secret_values(self.home, plan["plan"]["secrets"])  # a missing one is told now, not in the queue
-        directory = JobDirectory(self.jobs / plan["id"])
+        try:
+            self._submit(JobDirectory(self.jobs / plan["id"]), plan)
+        except OSError as error:
+            if not is_no_room(error):
+                raise
+            raise NoRoom(
+                f"the job was not submitted: no space left on the disk of {self.home}; make room there, "
+                "for instance with petctl rm --finished, and submit it again"
+            ) from None
+
+    def _submit(self, directory: JobDirectory, plan: Mapping[str, Any]) -> None:
         self.jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._remove_abandoned()
         draft = self.jobs / f".new-{secrets.token_hex(6)}"
@@ -96,6 +107,8 @@ class LocalCluster:
             write_text(here.key, key.decode(), mode=0o600)
         revive = {"argv": supervisor_argv(final), "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
         write_join_file(here.join, JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive))
+        here.supervisor_log.touch()
+        here.reserve()
         write_json(here.job, plan, durable=True)
 
     def _remove_abandoned(self) -> None:
@@ -159,7 +172,7 @@ class LocalCluster:
         directory = self._directory(job_id)
         if newest_status(directory)["finished"] is not None:
             return "has ended already"
-        write_json(directory.cancel, {"kill": kill}, durable=True)
+        write_json(directory.cancel, {"kill": kill}, durable=True, reserved=True)
         if not directory.coordinator.exists():
             return "cancelling"
         try:

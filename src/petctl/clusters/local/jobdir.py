@@ -2,8 +2,8 @@
 
 Every process that touches a local job (the user's commands, the supervisor, agents that revive it) meets the others
 only here, so this file holds the rules that keep them apart: files are replaced whole, locks are flocks that die with
-their holder, and the outcome is written once. Standard library only: the supervisor's start-up is part of every job's
-first line.
+their holder, the outcome is written once, and a full disk keeps nobody from writing how it ended (`room.py`). Standard
+library only: the supervisor's start-up is part of every job's first line.
 
 It must not know what a job is or decide anything about it.
 """
@@ -18,6 +18,9 @@ import threading
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
+
+from petctl.clusters.local.room import fill_spare, is_no_room, no_room_for, set_aside, spare_of, write_over
+from petctl.errors import NoRoom
 
 START_WITHIN = 5.0  # seconds for a job's first supervisor to take its lock
 LOCK_ATTEMPTS = 10
@@ -49,10 +52,28 @@ class JobDirectory:
         self.outputs = path / "outputs"
         self.checkpoints = path / "checkpoints"
         self.supervisor_log = path / "supervisor.log"
+        # What must be written also on a full disk, and the room that is set aside for it.
+        self._reserves = {
+            self.outcome: 64 << 10,
+            self.status: 256 << 10,  # the last one
+            self.epoch: 4 << 10,
+            self.coordinator: 4 << 10,
+            self.cancel: 4 << 10,
+        }
 
     @property
     def home(self) -> Path:
         return self.path.parent.parent
+
+    def reserve(self) -> None:
+        """Sets room aside, so that the job can end and say how also when there is none."""
+        for path, size in self._reserves.items():
+            set_aside(path, size)
+
+    def give_back(self) -> None:
+        """The job has said its last word."""
+        for path in self._reserves:
+            spare_of(path).unlink(missing_ok=True)
 
     def node(self, name: str) -> Path:
         return self.nodes / name
@@ -135,32 +156,49 @@ def read_json(path: Path) -> Optional[Dict[str, Any]]:
     return value if isinstance(value, dict) else None
 
 
-def write_text(path: Path, text: str, mode: int = 0o644, durable: bool = False) -> None:
-    """Replaces a file whole: a reader, or a crash, sees the old text or the new one."""
-    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
-    temporary.replace(path)
+def write_text(path: Path, text: str, mode: int = 0o644, durable: bool = False, reserved: bool = False) -> None:
+    """Replaces a file whole: a reader, or a crash, sees the old text or the new one. With `reserved` also on a full
+    disk, where the job has set room aside for it."""
+    data = text.encode()
+    try:
+        _draft(path, data, mode, durable, reserved).replace(path)
+    except NoRoom:
+        if not reserved:
+            raise
+        write_over(path, data)
     if durable:
         sync_directory(path.parent)
 
 
-def write_json(path: Path, value: object, mode: int = 0o644, durable: bool = False) -> None:
-    write_text(path, json.dumps(value, separators=(",", ":")) + "\n", mode, durable)
+def write_json(path: Path, value: object, mode: int = 0o644, durable: bool = False, reserved: bool = False) -> None:
+    write_text(path, json.dumps(value, separators=(",", ":")) + "\n", mode, durable, reserved)
+
+
+def _draft(path: Path, data: bytes, mode: int, durable: bool, reserved: bool) -> Path:
+    """A file beside `path` that holds its new text: a fresh one, or its spare where there is no room for that."""
+    draft = path.with_name(f".{path.name}.{threading.get_native_id()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        return draft
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        if not is_no_room(error):
+            raise
+    if reserved:
+        return fill_spare(path, data)
+    raise no_room_for(path)
 
 
 def write_once(path: Path, value: object) -> bool:
-    """Makes `value` durable under a name that never had one before; False when it had."""
-    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
+    """Makes `value` durable under a name that never had one before, also on a full disk; False when it had."""
+    if path.exists():
+        return False
+    temporary = _draft(path, json.dumps(value).encode() + b"\n", 0o644, durable=True, reserved=True)
     try:
         os.link(temporary, path)  # unlike a rename, a link never replaces
     except FileExistsError:
@@ -183,7 +221,7 @@ def raise_epoch(directory: JobDirectory) -> int:
         epoch = int(directory.epoch.read_text()) + 1
     except (FileNotFoundError, ValueError):
         epoch = 1
-    write_text(directory.epoch, f"{epoch}\n", durable=True)
+    write_text(directory.epoch, f"{epoch}\n", durable=True, reserved=True)
     return epoch
 
 

@@ -26,7 +26,8 @@ async def open_port(server: CoordinatorServer, directory: JobDirectory, plan: Di
     except OSError:
         _, port = await server.listen(plan["listen"], 0)
     address = join_address(plan["address"], port)
-    write_json(directory.coordinator, {"address": address, "pid": os.getpid(), "epoch": epoch, "boot": boot_id()})
+    place = {"address": address, "pid": os.getpid(), "epoch": epoch, "boot": boot_id()}
+    write_json(directory.coordinator, place, reserved=True)
 
 
 def encryption(directory: JobDirectory) -> Tuple[Optional[ssl.SSLContext], str]:

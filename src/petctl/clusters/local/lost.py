@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Any, Optional
 
 from petctl.clusters.local.jobdir import START_WITHIN, JobDirectory, read_json, take_lock, write_json, write_once
 from petctl.clusters.local.processes import boot_id, sweep
-from petctl.clusters.local.records import append_event, close_status, first_status
+from petctl.clusters.local.records import append_event, close_status, first_status, new_event
 from petctl.clusters.local.slots import Slots
-from petctl.errors import InternalError
+from petctl.errors import InternalError, NoRoom
 
 REVIVE_WITHIN = 1.5  # seconds for a killed supervisor to be back
 LOOK_AGAIN = 0.05
@@ -62,14 +63,18 @@ def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
         state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
         sentence = _reason(directory)
         if write_once(directory.outcome, {"state": state, "code": code, "sentence": sentence, "finished": now}):
-            append_event(directory.events, "closing", f"{state}: {sentence}")
+            with suppress(OSError):
+                append_event(directory.events, new_event("closing", f"{state}: {sentence}"))
         outcome = read_json(directory.outcome) or {}
         status = read_json(directory.status) or first_status(record)
         if status["finished"] is None:
             sweep(directory.id, directory.nodes)
             status = close_status(status, outcome, float(outcome.get("finished", now)))
-            write_json(directory.status, status)
-        Slots(directory.home, 1, lambda job, age: True).release(directory.id)
+            with suppress(NoRoom):  # whoever looks next buries it again
+                write_json(directory.status, status, reserved=True)
+        with suppress(NoRoom):  # whoever needs the slots finds that nobody uses them
+            Slots(directory.home, 1, lambda job, age: True).release(directory.id)
+        directory.give_back()
         return status
     finally:
         os.close(lock)

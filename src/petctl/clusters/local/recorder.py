@@ -1,7 +1,8 @@
 """The supervisor's pen: appends events at once, and keeps status.json a picture of the moment.
 
-The picture is replaced atomically, not more often than readers can look, and the last one is always written. Trouble
-with the disk costs the record, never the job. It must not decide anything, and it never waits for a reader.
+The picture is replaced atomically, not more often than readers can look, and the last one is always written: it has
+room of its own. Trouble with the disk costs the record, never the job. It must not decide anything, and it never waits
+for a reader.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json
-from petctl.clusters.local.records import History, append_event, close_status, first_status, read_events
+from petctl.clusters.local.records import History, append_event, close_status, first_status, new_event, read_events
+from petctl.clusters.local.room import is_no_room
 
 log = logging.getLogger("petctl.supervisor")
 
@@ -34,13 +36,16 @@ class Recorder:
         self._next = 0.0
         self._written: Optional[Dict[str, Any]] = None
         self._last: Optional[Dict[str, Any]] = None
+        self._full = False  # the disk was, when last written to
 
     def event(self, kind: str, sentence: str, **data: Any) -> None:
         """Writes an event down, at once, and then the status that follows from it."""
+        event = new_event(kind, sentence, **data)
+        self.history.take(event)
         try:
-            self.history.take(append_event(self.directory.events, kind, sentence, **data))
-        except OSError as error:  # a full disk costs the record, not the job
-            log.error("cannot write down an event (%s): %s", error, sentence)
+            append_event(self.directory.events, event)
+        except OSError as error:
+            self._complain(f"cannot write down an event ({error}): {sentence}", error)
         self.touch()
 
     def touch(self) -> None:
@@ -75,14 +80,24 @@ class Recorder:
         if self._timer is not None:
             self._timer.cancel()
         self.status = close_status(self._last or self.status, outcome, finished)
-        self._save()
+        self._save(last=True)
 
-    def _save(self) -> None:
+    def _save(self, last: bool = False) -> None:
         if self.status == self._written:
             return
         try:
-            write_json(self.directory.status, self.status)
+            write_json(self.directory.status, self.status, reserved=last)
         except OSError as error:
-            log.error("cannot write the status down: %s", error)
+            self._complain(f"cannot write the status down: {error}", error)
             return
+        self._full = False
         self._written = {**self.status, "rounds": list(self.status["rounds"])}
+
+    def _complain(self, sentence: str, error: OSError) -> None:
+        """Once about a full disk, on which the log is too; any other trouble each time."""
+        full = is_no_room(error)
+        if full and not self._full:
+            log.error("%s; nothing more is written down until there is room, but for the end", sentence)
+        elif not full:
+            log.error("%s", sentence)
+        self._full = full

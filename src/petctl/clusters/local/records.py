@@ -7,6 +7,7 @@ reads these.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -74,17 +75,22 @@ def read_events(path: Path) -> List[Dict[str, Any]]:
     return events
 
 
-def append_event(path: Path, kind: str, sentence: str, **data: Any) -> Dict[str, Any]:
-    """Adds one line, whole, whoever else is writing; returns it as a reader will see it."""
-    event = {"time": round(time.time(), 6), "kind": kind, "sentence": sentence, **data}
+def new_event(kind: str, sentence: str, **data: Any) -> Dict[str, Any]:
+    """Something that happens now, as a reader will see it."""
+    return {"time": round(time.time(), 6), "kind": kind, "sentence": sentence, **data}
+
+
+def append_event(path: Path, event: Dict[str, Any]) -> None:
+    """Adds one line, whole, whoever else is writing."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         size = os.fstat(descriptor).st_size
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        os.write(descriptor, (b"\n" if torn else b"") + json.dumps(event, separators=(",", ":")).encode() + b"\n")
+        line = (b"\n" if torn else b"") + json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        if os.write(descriptor, line) < len(line):  # readers and the next writer know a torn line
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     finally:
         os.close(descriptor)
-    return event
 
 
 def first_status(record: Dict[str, Any]) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Tuple
 
-from petctl.errors import InternalError
+from petctl.errors import InternalError, NoRoom, PetctlError
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS claims (
@@ -28,6 +28,8 @@ CREATE TABLE IF NOT EXISTS claims (
     entered REAL NOT NULL
 )
 """
+# How SQLite says that the disk, or the user's share of it, is full.
+_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_WRITE)
 
 
 def default_slots() -> int:
@@ -120,18 +122,22 @@ class Slots:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(self.path, timeout=30.0, isolation_level=None)) as database:
-            try:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=30.0, isolation_level=None)) as database:
                 database.execute("PRAGMA journal_mode = WAL")
                 database.execute("BEGIN IMMEDIATE")
-                database.execute(_SCHEMA)
-            except sqlite3.DatabaseError as error:
-                raise InternalError(
-                    f"cannot use the node slots' file {self.path}: {error}; remove it if it is damaged"
-                ) from None
-            try:
-                yield database
-                database.execute("COMMIT")
-            except BaseException:
-                database.execute("ROLLBACK")
-                raise
+                try:
+                    database.execute(_SCHEMA)
+                    yield database
+                    database.execute("COMMIT")
+                except BaseException:
+                    if database.in_transaction:  # after some errors SQLite itself has rolled back
+                        database.execute("ROLLBACK")
+                    raise
+        except sqlite3.DatabaseError as error:
+            raise self._explained(error) from None
+
+    def _explained(self, error: sqlite3.DatabaseError) -> PetctlError:
+        if getattr(error, "sqlite_errorcode", None) in _NO_ROOM:
+            return NoRoom(f"cannot use the node slots' file {self.path}: {error}; make room on its disk")
+        return InternalError(f"cannot use the node slots' file {self.path}: {error}; remove it if it is damaged")

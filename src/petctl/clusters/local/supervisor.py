@@ -39,7 +39,7 @@ from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.secrets import secret_values
 from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
-from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.errors import NoRoom, NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
@@ -94,14 +94,20 @@ class Supervisor:
         """Until slots are ours; the sentence of a cancellation that came first."""
         if self.outcome is not None:
             return ""
-        if self.recorder.history.started is not None:
+        # The second is for a job that started on a full disk, where events are lost.
+        if self.recorder.history.started is not None or self.directory.coordinator.exists():
             self.allotment.resume()
             return ""
         while True:
-            self.allotment.enter()  # again each time: a place that was taken for abandoned is lost, not the job
             if self.directory.cancel.exists():
                 return "cancelled while it was queued"
-            standing = self.allotment.claim()
+            try:
+                self.allotment.enter()  # again each time: a place that was taken for abandoned is lost, not the job
+                standing = self.allotment.claim()
+            except NoRoom as error:
+                self._say_state("queued", f"queued: {error}")
+                await asyncio.sleep(QUEUE_STEP)
+                continue
             if standing.granted:
                 sentence = f"{self.directory.id} starts with {standing.granted} of {self.allotment.wanted} node(s)"
                 self.recorder.event("started", sentence, nodes=standing.granted)
@@ -235,7 +241,13 @@ class Supervisor:
         while True:
             await asyncio.sleep(GROW_STEP)
             before = self.allotment.granted
-            if self.allotment.short and self.outcome is None and self.allotment.claim().granted > before:
+            if not self.allotment.short or self.outcome is not None:
+                continue
+            try:
+                self.allotment.claim()
+            except NoRoom:  # on a full disk there is no growth
+                continue
+            if self.allotment.granted > before:
                 granted, wanted = self.allotment.granted, self.allotment.wanted
                 self.recorder.event("slots", f"{granted} of {wanted} nodes have slots now", nodes=granted)
                 self.server.step(Scale(wanted))
@@ -282,6 +294,7 @@ class Supervisor:
         self.allotment.release()
         outcome = read_json(self.directory.outcome) or {}
         self.recorder.finish(outcome, float(outcome.get("finished", self.finished)))
+        self.directory.give_back()
 
 
 def _read_outcome(directory: JobDirectory) -> Optional[Outcome]:
