@@ -13,8 +13,13 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-WITH_PAIRS = ("cli_start", "first_line", "log_flood", "supervisor_kill", "scale", "recovery")
-OTHERS: dict[str, list[str]] = {"rendezvous": [], "fuzz_coordinator": []}
+RECORD = HERE.parent / "build" / "bench"
+WITH_PAIRS = ("cli_start", "first_line", "log_flood", "supervisor_kill", "scale", "recovery", "restart")
+OTHERS: dict[str, list[str]] = {
+    "rendezvous": [],
+    "fuzz_coordinator": [],
+    "goodput": ["-o", str(RECORD / "goodput.json")],
+}
 ROOT_ONLY = ("silent_loss",)
 
 
@@ -24,8 +29,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--only", action="append", metavar="NAME", help="only this one (repeatable)")
     chosen = parser.parse_args()
-    record = HERE.parent / "build" / "bench"
-    record.mkdir(parents=True, exist_ok=True)
+    RECORD.mkdir(parents=True, exist_ok=True)
     results: dict[str, str] = {}
     for name in (*WITH_PAIRS, *ROOT_ONLY, *OTHERS):
         if chosen.only and name not in chosen.only:
@@ -34,7 +38,7 @@ def main() -> int:
             results[name] = "not run: needs root for network namespaces"
             continue
         print(f"\n=== {name}", flush=True)
-        words = OTHERS.get(name, ["--pairs", str(chosen.pairs), "-o", str(record / f"{name}.json")])
+        words = OTHERS.get(name, ["--pairs", str(chosen.pairs), "-o", str(RECORD / f"{name}.json")])
         begin = time.monotonic()
         code = subprocess.run([sys.executable, str(HERE / f"{name}.py"), *words]).returncode
         results[name] = f"{'holds' if code == 0 else f'FAILED ({code})'} after {time.monotonic() - begin:.0f} s"

@@ -122,7 +122,13 @@ def print_table(title: str, rows: Sequence[Samples], ours: str) -> None:
     sys.stdout.flush()
 
 
-def finish(name: str, output: Path | None, tables: Mapping[str, Sequence[Samples]], claims: Sequence[Claim]) -> int:
+def finish(
+    name: str,
+    output: Path | None,
+    tables: Mapping[str, Sequence[Samples]],
+    claims: Sequence[Claim],
+    figures: Mapping[str, object] | None = None,
+) -> int:
     """Print what holds, write the JSON record, and give the exit code: 1 when a claim does not hold."""
     for claim in claims:
         print(f"  {'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text}")
@@ -144,6 +150,7 @@ def finish(name: str, output: Path | None, tables: Mapping[str, Sequence[Samples
                 ]
                 for title, rows in tables.items()
             },
+            **(figures or {}),
             "claims": [{"text": claim.text, "holds": claim.holds} for claim in claims],
         }
         output.parent.mkdir(parents=True, exist_ok=True)

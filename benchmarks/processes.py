@@ -113,13 +113,14 @@ def wait_gone(pid: int, timeout: float) -> bool:
 
 @dataclass(frozen=True)
 class Mark:
-    """One line of programs/step.py."""
+    """One line of programs/step.py or programs/ddp.py."""
 
     time: float
     rank: int
-    step: int
+    step: int  # since the group was formed
     world: int
     pid: int
+    samples: int = 0  # of the whole training, committed
 
 
 class Marks:
@@ -144,8 +145,8 @@ class Marks:
     def read(self) -> list[Mark]:
         """All marks so far."""
         while (line := self._file.readline()).endswith(b"\n"):
-            when, rank, step, world, pid = line.split()
-            self.all.append(Mark(float(when), int(rank), int(step), int(world), int(pid)))
+            when, *numbers = line.split()
+            self.all.append(Mark(float(when), *map(int, numbers)))
         self._file.seek(-len(line), os.SEEK_CUR)  # half a line: read again when it is whole
         return self.all
 
@@ -173,6 +174,13 @@ class Marks:
         """Every process that has left a mark."""
         return {mark.pid for mark in self.read()}
 
+    def last_of(self, pids: Collection[int]) -> int:
+        """Which of these has stepped last."""
+        for mark in reversed(self.read()):
+            if mark.pid in pids and mark.step:
+                return mark.pid
+        raise Missed("no worker of this node has stepped yet")
+
     def stepping(
         self,
         deadline: float,
@@ -180,13 +188,17 @@ class Marks:
         steps: int = 1,
         old: Collection[int] = (),
         vain: Callable[[], str] = str,
+        after: float = 0.0,
     ) -> float:
-        """When every rank of a group (of this size, if given) had done `steps` steps; pids in `old` do not count."""
+        """When every rank of a group (of this size, if given) had done `steps` steps.
+
+        Neither marks of pids in `old` count, nor those made before `after`.
+        """
 
         def found(marks: list[Mark]) -> float | None:
             ready: dict[int, dict[int, float]] = {}
             for mark in marks:
-                if mark.step == steps and mark.pid not in old and world in (0, mark.world):
+                if mark.step == steps and mark.time > after and mark.pid not in old and world in (0, mark.world):
                     ranks = ready.setdefault(mark.world, {})
                     ranks.setdefault(mark.rank, mark.time)
                     if len(ranks) == mark.world:

@@ -3,6 +3,7 @@
     PetctlJob       one job of petctl's local cluster, in a PETCTL_HOME of its own
     TorchrunNodes   one torchrun agent per node, with the settings that make it fastest and keep it alive longest
     BareProcesses   the same workers without any launcher: the floor for every cold start
+    BareFork        the same workers forked from a process that has imported everything: the floor for every warm one
 
 Each is a context manager, runs programs/step.py (or another program) and leaves nothing behind, also when it fails.
 When a torchrun node dies nobody restarts it; `restart` does what a cluster's own node keeper would do.
@@ -34,11 +35,19 @@ BEST_OPTIONS = ("--max-restarts", "100", "--monitor-interval", "0.1")
 class Subject:
     """A directory, a key for its processes and the marks of its workers; all gone at the end."""
 
-    def __init__(self, pace: float = 0.05, alone: bool = False) -> None:
+    def __init__(
+        self,
+        pace: float = 0.05,
+        alone: bool = False,
+        program: str = "step.py",
+        words: Sequence[str] = (),
+        directory: Path | None = None,
+    ) -> None:
         self.key = new_key()
-        self.directory = Path(tempfile.mkdtemp(prefix="petctl-bench-"))
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="petctl-bench-"))
+        self.directory.mkdir(exist_ok=True)
         self.marks = Marks(self.directory / "marks")
-        self.program = [str(PROGRAMS / "step.py"), str(self.marks.path), "--pace", str(pace)]
+        self.program = [str(PROGRAMS / program), str(self.marks.path), "--pace", str(pace), *words]
         self.program += ["--alone"] if alone else []
         self.environment = {**os.environ, KEY: self.key, "OMP_NUM_THREADS": "1"}
 
@@ -108,6 +117,45 @@ class BareProcesses(Subject):
             worker.wait()
 
 
+class BareFork(Subject):
+    """The same workers, forked from a process that has imported all they need: the floor for every warm start."""
+
+    def __init__(self, python: str, world: int, **words: Any) -> None:
+        super().__init__(**words)
+        self.world = world
+        with (self.directory / "output").open("ab") as output:
+            self.parent = subprocess.Popen(
+                [python, str(PROGRAMS / "fork.py"), str(world), *self.program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                env=self.environment,
+                cwd=self.directory,
+            )
+        self._stepping()
+
+    def _stepping(self) -> float:
+        """Seconds from the first fork to all of them stepping; then they are ended."""
+        assert self.parent.stdin is not None and self.parent.stdout is not None
+        moment = float(self.parent.stdout.readline() or "nan")
+        seconds = self.marks.stepping(60.0, world=self.world, after=moment) - moment
+        self.parent.stdin.write("\n")
+        self.parent.stdin.flush()
+        return seconds
+
+    def measure(self) -> float:
+        """Seconds from the first fork to all of them stepping."""
+        assert self.parent.stdin is not None
+        self.parent.stdin.write("\n")
+        self.parent.stdin.flush()
+        return self._stepping()
+
+    def close(self) -> None:
+        kill_tree(self.parent.pid)
+        self.parent.wait()
+
+
 class TorchrunNodes(Subject):
     """torchrun agents that find each other through node 0's store."""
 
@@ -146,7 +194,7 @@ class TorchrunNodes(Subject):
     def worker(self, node: int) -> int:
         """The pid of the worker of a node that stepped last."""
         own = set(carriers(self.key)) & _below(self.agents[node].pid)
-        return next(mark.pid for mark in reversed(self.marks.read()) if mark.pid in own and mark.step)
+        return self.marks.last_of(own)
 
     def close(self) -> None:
         for agent in self.agents.values():
@@ -155,14 +203,26 @@ class TorchrunNodes(Subject):
 
 
 class PetctlJob(Subject):
-    """One job on petctl's local cluster."""
+    """One job on petctl's local cluster.
 
-    def __init__(self, petctl: str, python: str, **words: Any) -> None:
+    petctl learns what a command imports, by its words and directory. Where it should know that already, jobs share a
+    `cache` and a `directory`, and one of them is run to `teach` it.
+    """
+
+    def __init__(self, petctl: str, python: str, cache: Path | None = None, **words: Any) -> None:
         super().__init__(**words)
         self.petctl, self.python = petctl, python
         self.home = self.directory / "home"
-        self.environment["PETCTL_HOME"] = str(self.home)
+        self.cache = cache or self.directory / "cache"
+        self.environment |= {"PETCTL_HOME": str(self.home), "XDG_CACHE_HOME": str(self.cache)}
         self.id = ""
+
+    def teach(self, deadline: float) -> None:
+        """Run until it is known what the workers import."""
+        self.start("1")
+        self.marks.stepping(deadline, steps=10)
+        known = self.cache / "petctl" / "preload"
+        self.marks.until("imports learnt", lambda marks: 0.0 if any(known.glob("*.json")) else None, deadline)
 
     def start(self, nodes: str, *options: str, restarts: int = 1000) -> float:
         """Submit the job; the moment before."""
@@ -222,13 +282,13 @@ class PetctlJob(Subject):
 
     def node_names(self) -> list[str]:
         """The nodes of the running round, rank 0's first."""
-        nodes = [node for node in self.status()["nodes"] if node.get("rank") is not None]
+        status = json.loads((self.path / "status.json").read_text())  # the command would cost the machine more time
+        nodes = [node for node in status["nodes"] if node.get("rank") is not None]
         return [node["name"] for node in sorted(nodes, key=lambda node: node["rank"])]
 
     def worker(self, node: str) -> int:
-        """The pid of a worker of a node."""
-        own = _below(self.guardian(node))
-        return next(mark.pid for mark in reversed(self.marks.read()) if mark.pid in own and mark.step)
+        """The pid of the worker of a node that stepped last."""
+        return self.marks.last_of(_below(self.guardian(node)))
 
     def kill_node(self, node: str) -> float:
         """A power cut; the moment of it."""

@@ -1,7 +1,7 @@
 """petctl: portable elastic training, controlled.
 
 This file runs on workers too, so it stays within the standard library and Python 3.9, and imports nothing until asked:
-`petctl.submit`, `petctl.Job` and the rest are looked up in `petctl.jobs` on first use.
+`petctl.submit`, `petctl.Job` and the rest are looked up in `petctl.jobs` on first use, `petctl.elastic` likewise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ _LAZY = {
     "JobHandle": "petctl.jobs",
 }
 
-__all__ = ["__version__", *_LAZY]
+__all__ = ["__version__", "elastic", *_LAZY]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:
-        import importlib
+    import importlib
 
+    if name == "elastic":
+        return importlib.import_module("petctl.elastic")
+    if name in _LAZY:
         return getattr(importlib.import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'petctl' has no attribute {name!r}")

@@ -8,16 +8,18 @@ reached they end; when a peer is gone they may fail. The backend is a counter fo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 from types import ModuleType
 
 from petctl.rendezvous import events
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 from petctl.rendezvous import messages as m
-from tests.simulation.invariants import Checks
+from tests.simulation.invariants import Checks, Violation
 from tests.simulation.world import Connection, World
 
 STEP = 0.5  # seconds of one training step
+TICK = 0.01  # seconds until a node looks again at something that is overdue
 
 
 @dataclass
@@ -52,6 +54,8 @@ class Workers:
     place: m.Place
     ended: bool = False  # all local ranks ended well
     failed: bool = False
+    steps: int = 0  # that it has made, and reported where workers report
+    hung: bool = False  # some rank of it makes no step any more, and all others wait for it
 
     @property
     def id(self) -> tuple[int, int]:
@@ -65,6 +69,9 @@ class Options:
     grace: float = 2.0
     fence_after: float = 8.0
     memory: bool = False  # the backend remembers the newest header, for a job none of whose nodes is left to tell
+    warm_up: float = 0.0  # seconds in which a new node warms up, at the most
+    reports: bool = False  # workers report their steps
+    elastic: bool = False  # workers say that they can wait, parked, for their place
     goal: int = 0  # steps until the workers end; 0: never
     consequence: float = 0.8  # chance that a broken peer group fails within a step
     machines: tuple[ModuleType, ModuleType] = field(default=(real_machine, real_member))
@@ -199,12 +206,21 @@ class Node:
         self.connecting = False
         self.wake_at: float | None = None
         self.stop_number = 0
+        if options.warm_up:
+            self.warm_up()
         fleet.world.at(fleet.world.latency(), self.connect)
 
     @property
     def live(self) -> Workers | None:
         """Its workers, as long as there are processes of them."""
         return self.workers if self.workers is not None and not self.workers.ended else None
+
+    def warm_up(self) -> None:
+        """The node imports what its workers will need; for the coordinator it is a node all the while."""
+        longest, fleet = self.fleet.options.warm_up, self.fleet
+        self.step(fleet.member.Warming(True))
+        took = fleet.warmth.uniform(0, longest) if fleet.chaotic else longest
+        fleet.world.at(took, lambda: self.step(fleet.member.Warming(False)))
 
     # -- the agent's driver -------------------------------------------------------------------------------------------
 
@@ -218,8 +234,8 @@ class Node:
                 return
         due = self.member.deadline()
         if due is not None and (self.wake_at is None or due < self.wake_at):
-            self.wake_at = due
-            world.at_time(due, self.wake)
+            self.wake_at = due if due > world.now else world.now + TICK
+            world.at_time(self.wake_at, self.wake)
 
     def wake(self) -> None:
         if self.up and self.wake_at is not None and self.wake_at <= self.fleet.world.now:
@@ -265,6 +281,15 @@ class Node:
     def _do_start(self, effect: real_member.Start) -> None:
         self.fleet.checks.starting(self, effect)
         self.workers = Workers(effect.epoch, effect.round, effect.place)
+        if self.fleet.options.elastic:
+            self.step(self.fleet.member.Elastic())
+        if self.fleet.options.warm_up and self.fleet.chaotic and self.fleet.warmth.random() < 0.2:
+            self.warm_up()  # what it has imported was of no use, or is lost
+
+    def _do_startearly(self, effect: real_member.StartEarly) -> None:
+        if self.live is not None:
+            raise Violation(f"node {self.name} starts workers early over those of round {self.live.round}")
+        self.warm_up()
 
     def _do_stop(self, effect: real_member.Stop) -> None:
         self.stop_number += 1
@@ -277,6 +302,15 @@ class Node:
                 self.step(self.fleet.member.WorkersStopped())
 
         world.at(took, stopped)
+
+    def _do_dump(self, effect: real_member.Dump) -> None:
+        workers = self.workers
+        if workers is not None and 0 <= effect.stall.rank - workers.place.first_rank < self.member.procs:
+            self.fleet.world.at(self.fleet.world.latency(), lambda: self.hangs(workers))
+
+    def hangs(self, workers: Workers) -> None:
+        if self.workers is workers:
+            self.fail_worker("no step any more", hung=True)
 
     def _do_reserve(self, effect: real_member.Reserve) -> None:
         self.fleet.ports += 1
@@ -310,13 +344,28 @@ class Node:
             self.connection.close("node_end")
             self.connection = None
 
-    def fail_worker(self, message: str) -> None:
+    def fail_worker(self, message: str, hung: bool = False) -> None:
         workers = self.workers
         if self.up and workers is not None and not workers.ended and not workers.failed:
             workers.failed = True
             self.fleet.failures.add(workers.id)
-            failure = m.Failure(self.name, workers.place.first_rank, 0, 1, message=message)
+            failure = m.Failure(self.name, workers.place.first_rank, 0, 1, message=message, hung=hung)
             self.step(self.fleet.member.WorkerFailed(workers.round, failure))
+
+    def hang(self) -> None:
+        """One of its workers stops in the middle of a step; before the first step nobody could know."""
+        if self.workers is not None and self.workers.steps and not self.workers.ended:
+            self.workers.hung = True
+
+    def made_step(self) -> None:
+        workers = self.workers
+        if workers is not None and not workers.ended and self.up:
+            workers.steps += 1
+            ranks = self.member.procs
+            told = m.Progress(
+                workers.steps, (workers.steps,) * ranks, (1 / STEP,) * ranks, (STEP,) * ranks, (0.0,) * ranks
+            )
+            self.step(self.fleet.member.Progressed(workers.round, told))
 
     def end_workers(self) -> None:
         workers = self.workers
@@ -339,6 +388,7 @@ class Fleet:
 
     def __init__(self, seed: int, options: Options, chaotic: bool = False) -> None:
         self.world, self.options, self.chaotic = World(seed), options, chaotic
+        self.warmth = Random(f"{seed} warm-up")  # of its own, so that other histories are as if there were none
         self.machine, self.member = options.machines
         self.backend = Backend()
         self.checks = Checks(self)
@@ -399,8 +449,12 @@ class Fleet:
         for nodes in groups.values():
             running = [n for n in nodes if n.workers and not n.workers.failed and n.name not in self.world.isolated]
             size = nodes[0].workers.place.nodes if nodes[0].workers else 0
+            if len(running) == size and any(n.workers and n.workers.hung for n in running):
+                continue
             if len(running) == size:
                 self.progress += 1
+                for node in running if self.options.reports else ():
+                    node.made_step()
                 if self.options.goal and self.progress >= self.options.goal:
                     for node in running:
                         node.end_workers()

@@ -98,7 +98,7 @@ MUTANTS = [
         (real_machine, "busy = [n.report for n in self.nodes.values() if self._busy(n)]", "busy = []"),
     ),
     Mutant("an order on its way is forgotten", (real_machine, " or node.ran > report.place_round", ""), start=1180),
-    Mutant("a round starts below min", (real_machine, "config.min_nodes, target, self.expected", "1, 1, set()")),
+    Mutant("a round starts below min", (real_machine, "config.min_nodes, target, expected", "1, 1, set()")),
     Mutant("a round starts before its port is reserved", (real_machine, "        if not port:", "        if False:")),
     Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
     Mutant("the budget is not looked at", (real_budget, "if self.spent >= self.restarts:", "if False:")),
@@ -126,6 +126,11 @@ MUTANTS = [
         "the recorded end is forgotten",
         (real_machine, "if outcome is not None:\n            self.phase = CLOSED\n        elif", "if"),
     ),
+    Mutant(
+        "a node never says that it is warm",
+        (real_member, "self.warming = event.warming\n        return", "self.warming = True\n        return"),
+    ),
+    Mutant("nobody notices that a round stands still", (real_machine, "self._watch_steps(now)\n", "pass\n")),
     Mutant(
         "newcomers are never taken in",
         (real_machine, "if self.asked or len(spare) >= room or", "if False and"),

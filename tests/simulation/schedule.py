@@ -7,6 +7,7 @@ python -m tests.simulation.schedule --count 1000  runs seeds 0..999
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import sys
 from random import Random
 from types import ModuleType
@@ -52,12 +53,31 @@ def options_for(random: Random, machines: tuple[ModuleType, ModuleType]) -> Opti
     )
 
 
+def warmed(options: Options, random: Random) -> Options:
+    """In some histories restarts are cheap, and nodes are warm only after a while."""
+    if random.random() < 0.3:
+        options.config = dataclasses.replace(options.config, eager=True)
+        options.warm_up = random.choice([0.0, 1.0, 4.0])
+        options.elastic = random.random() < 0.5
+    return options
+
+
+def reporting(options: Options, random: Random) -> Options:
+    """In some histories workers report their steps, and now and then one hangs."""
+    options.reports = random.random() < 0.3
+    if options.reports:
+        options.config = dataclasses.replace(options.config, stall_after=random.choice([1.0, 8.0]))
+    return options
+
+
 class Schedule:
     """One history."""
 
     def __init__(self, seed: int, machines: tuple[ModuleType, ModuleType] = (real_machine, real_member)) -> None:
         self.random = Random(seed)
-        self.options = options_for(self.random, machines)
+        self.options = warmed(options_for(self.random, machines), Random(f"{seed} warm"))
+        self.hangs = Random(f"{seed} steps")
+        self.options = reporting(self.options, self.hangs)
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world
         self.world.delay = (0.001, 0.01)
@@ -72,6 +92,8 @@ class Schedule:
         for _ in range(FAULTS):
             self.world.run_until(self.world.now + self.random.expovariate(1 / 0.2))
             getattr(self, self.random.choice(KINDS))()
+            if self.options.reports and self.hangs.random() < 0.05:
+                self.fleet.nodes[self.hangs.choice(list(self.fleet.nodes))].hang()
             self.fleet.checks.recorded()
         self.heal()
         self.must_end()
@@ -184,6 +206,8 @@ class Schedule:
         if self.random.random() < 0.5 and self.options.config.min_nodes < self.options.nodes:
             world.at(10.0, self.exclude)
         world.at(5.0, self.reboot)
+        if self.options.reports:
+            world.at(13.0, self.stand_still)
         for name in sorted(fleet.nodes):
             fleet.nodes[name].slow = 1.0
         fleet.options.goal = 0
@@ -203,6 +227,11 @@ class Schedule:
         self.fleet.nodes[name].die()
         self.world.at(0.5, lambda: self.world.isolated.discard(name))
         self.world.at(0.5, lambda: self.fleet.start_node(name))
+
+    def stand_still(self) -> None:
+        """One last round stops making steps, and nobody dies of it."""
+        for name in sorted(set(self.fleet.nodes) - self.excluded):
+            self.fleet.nodes[name].hang()
 
     def keep(self) -> None:
         """What a cluster does in calm: one living coordinator, and every node that is wanted."""

@@ -6,6 +6,7 @@
     > replace 1            node 1 is gone, and its cluster starts another at once and says so
     > isolate 2 / heal 2   node 2 hears nobody / everybody again
     > fail 0               a worker of node 0 fails
+    > hang 0               a worker of node 0 makes no step any more
     > preempt 1            node 1 is asked to stop
     > scale 2 [release 2]  the user wants 2 nodes; the cluster gives up node 2
     > expect 1 [5]         the cluster starts node 1 and asks for 5 s of patience
@@ -66,9 +67,13 @@ class Script:
             join_timeout=s.get("join_timeout", 600.0),
             last_call=s.get("last_call", 0.0),
             resize_interval=s.get("resize_interval", 30.0),
+            eager=bool(s.get("eager")),
+            stall_after=s.get("stall_after", 60.0),
         )
-        consequence = s.get("consequence", 0.0)
-        return Fleet(0, Options(config, fence_after=s.get("fence_after", 60.0), consequence=consequence))
+        options = Options(config, fence_after=s.get("fence_after", 60.0), consequence=s.get("consequence", 0.0))
+        options.warm_up, options.elastic = s.get("warm_up", 0.0), bool(s.get("elastic"))
+        options.reports = bool(s.get("reports"))
+        return Fleet(0, options)
 
     def _coordinator_of(self, fleet: Fleet) -> Coordinator:
         coordinator = fleet.located()
@@ -102,6 +107,10 @@ class Script:
     def _fail(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:
             fleet.nodes[name].fail_worker("an error of its own")
+
+    def _hang(self, fleet: Fleet, names: list[str]) -> None:
+        for name in names:
+            fleet.nodes[name].hang()
 
     def _preempt(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:

@@ -13,27 +13,34 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
-from petctl.agent import rootcause
+from petctl.agent import private, rootcause
+from petctl.agent.channel import Channel
 from petctl.agent.connection import Connection
+from petctl.agent.early import EarlyStart, pretended_place
 from petctl.agent.environment import RoundContext
 from petctl.agent.guardian import FORWARDED, Lifeline
 from petctl.agent.host import Devices, choose_log_dir, count_processes, own_address
 from petctl.agent.launchers import launches, preparation, why_not_started
 from petctl.agent.logcap import LogCap
-from petctl.agent.logfiles import LogName
+from petctl.agent.logfiles import LogName, is_full
+from petctl.agent.masterport import MasterPort
 from petctl.agent.options import Options
+from petctl.agent.progress import VARIABLE as PROGRESS_FILE
+from petctl.agent.progress import ProgressBook
+from petctl.agent.stacks import StackDump, failure_of
+from petctl.agent.stopping import PARK_TIMEOUT
 from petctl.agent.task import Task, decode_task
+from petctl.agent.warm import WarmStart
 from petctl.agent.workers import Launch, Worker, Workers
 from petctl.errors import InternalError, Unreachable, UsageError
 from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
-from petctl.rendezvous.messages import Failure, decode_order, encode
+from petctl.rendezvous.messages import Failure, Place, Progress, decode_order, encode
 
 _TICK = 0.01  # seconds between two ticks at the least
 _CANNOT_START = 127  # what a shell answers when there is no such program
@@ -59,7 +66,13 @@ class Agent:
         self._finished: asyncio.Future[int] = self._loop.create_future()
         self._connection = Connection(join, lifeline.spawn, self._connected, self._received, self._lost, self.say)
         adopter = lifeline.guardian if lifeline.subreaper else 0
-        self._workers = Workers(self._key, adopter, self._worker_exited, self._workers_stopped)
+        self._channel = Channel(lifeline.directory and os.path.join(lifeline.directory, private.SOCKET))
+        self._warm = WarmStart(self.say, lambda warming: self._warmth_changed())
+        self._workers = Workers(
+            self._key, adopter, self._worker_exited, self._workers_stopped, self._channel, self._warm
+        )
+        self._early = EarlyStart(self._workers, self._warmth_changed)
+        self._channel.on_elastic = lambda worker: self._feed(mb.Elastic())
         self._devices = Devices(options.gpus, options.nominal_gpus)
         self._member: Optional[mb.Member] = None
         self._task: Optional[Task] = None
@@ -71,16 +84,23 @@ class Agent:
         self._round: Optional[RoundContext] = None
         self._failed = False  # a worker of the round has failed: what fails after it is its consequence
         self._prepared = False
-        self._port: Optional[socket.socket] = None
+        self._port = MasterPort(self._workers, self._channel, self._reserved)
+        self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
+        self._library = ""
         self._log_cap = LogCap()
+        self._progress = ProgressBook(self._progressed)
+        self._channel.on_progress = lambda worker, data: self._progress.take(worker.launch.local_rank, data)
+        self._stacks = StackDump(self._channel)
         self._signals = 0
         self._own: Dict[int, Tuple[int, int]] = {}  # round -> first rank, end of ranks
         self._stream: Any = None
         self._carry_out: Dict[type, Callable[[Any], None]] = {
             mb.Send: lambda effect: self._connection.send({"report": encode(effect.report)}),
             mb.Start: self._start,
+            mb.StartEarly: self._start_early,
             mb.Stop: self._stop,
-            mb.Reserve: self._reserve,
+            mb.Reserve: lambda effect: self._port.reserve(effect.round),
+            mb.Dump: self._dump,
             mb.Reconnect: self._reconnect,
             mb.Exit: self._exit,
         }
@@ -106,6 +126,7 @@ class Agent:
         finally:
             connecting.cancel()
             self._connection.drop()
+            self._channel.close()
             if not self._lifeline.subreaper:
                 self._workers.destroy()
             if self._stream is not None:
@@ -158,11 +179,37 @@ class Agent:
             silence=task.timing.silence,
             fence_after=task.timing.fence_after,
         )
+        self._library = private.library(self._lifeline.directory, task.python)
+        self._warm_up()
         if self._options.stream:
             from petctl.agent.stream import StreamForwarder
 
             self._stream = StreamForwarder(self._log_dir, self._is_own)
             self._stream.start()
+
+    def _warm_up(self) -> None:
+        """Imports that are known are made while the node joins."""
+        assert self._task is not None
+        planned = self._planned_early()
+        if planned:
+            self._warm.begin(planned[0], self._task.preload)
+
+    def _start_early(self, effect: mb.StartEarly) -> None:
+        self._early.begin(self._planned_early(), self._log_dir, self._options.node)
+
+    def _planned_early(self) -> List[Launch]:
+        """Workers as they will be, while the node has no place; none before its preparation, which may install much."""
+        assert self._task is not None and self._member is not None
+        if self._unfit or (self._task.prepare and not self._prepared):
+            return []
+        context = self._context(0, 0, pretended_place(self._member.procs), 0)
+        try:
+            return launches(self._task, context, os.environ, self._log_dir)
+        except UsageError:
+            return []  # said when the workers are started
+
+    def _warmth_changed(self) -> None:
+        self._feed(mb.Warming(self._warm.warming or self._early.pending))
 
     def _received(self, message: Dict[str, Any]) -> None:
         self._feed(mb.Received(decode_order(message.get("order"))))
@@ -179,13 +226,14 @@ class Agent:
         if self._member is None:
             self._finish(0)
         elif number == signal.SIGINT and self._signals > 1:
-            self._workers.stop(0.0)  # asked a second time at the keyboard
+            self._workers.kill()  # asked a second time at the keyboard
         else:
             self._feed(mb.Terminate(f"the node got {signal.Signals(number).name}"))
 
     def _guardian_died(self) -> None:
         self.say("the guardian of this node is dead: ending its workers")
         self._workers.destroy()
+        private.remove(self._lifeline.directory)
         os._exit(InternalError.code)
 
     def _broken(self, loop: asyncio.AbstractEventLoop, context: Dict[str, Any]) -> None:
@@ -200,16 +248,7 @@ class Agent:
 
     def _start(self, effect: mb.Start) -> None:
         assert self._member is not None and self._task is not None
-        self._round = RoundContext(
-            node=self._options.node,
-            node_key=self._key,
-            epoch=effect.epoch,
-            round=effect.round,
-            place=effect.place,
-            spent=effect.spent,
-            procs=self._member.procs,
-            gpus=self._options.gpus,
-        )
+        self._round = self._context(effect.epoch, effect.round, effect.place, effect.spent)
         self._failed = False
         self._own[effect.round] = (effect.place.first_rank, effect.place.first_rank + self._member.procs)
         if self._unfit:
@@ -220,6 +259,21 @@ class Agent:
         else:
             self._start_workers()
 
+    def _context(self, epoch: int, number: int, place: Place, spent: int) -> RoundContext:
+        assert self._member is not None
+        return RoundContext(
+            node=self._options.node,
+            node_key=self._key,
+            epoch=epoch,
+            round=number,
+            place=place,
+            spent=spent,
+            procs=self._member.procs,
+            gpus=self._options.gpus,
+            socket=self._channel.path,
+            library=self._library,
+        )
+
     def _start_workers(self) -> None:
         assert self._task is not None and self._round is not None
         try:
@@ -227,8 +281,11 @@ class Agent:
         except UsageError as error:
             self._fail(str(error))
             return
+        files = [launch.env[PROGRESS_FILE] for launch in planned]
+        self._progress.begin(self._round.procs, files)
         self._launch(planned)
-        self._log_cap.watch([path for launch in planned for path in (launch.out, launch.err)], self._task.log_cap)
+        logs = [path for launch in planned for path in (launch.out, launch.err)]
+        self._log_cap.watch([*logs, *files], self._task.log_cap)
 
     def _launch(self, planned: List[Launch]) -> None:
         try:
@@ -238,22 +295,38 @@ class Agent:
         self._lifeline.own(self._workers.groups)
 
     def _workers_stopped(self) -> None:
-        self._lifeline.own([])
-        self._feed(mb.WorkersStopped())
+        self._lifeline.own(self._workers.groups)
+        if self._code is not None:
+            self._finish(self._code)
+        else:
+            self._feed(mb.WorkersStopped())
 
     def _stop(self, effect: mb.Stop) -> None:
-        if self._workers.running:
+        if self._workers.running and not self._workers.stopping:
             self.say(f"stopping the workers: {effect.why}")
-        self._workers.stop(effect.grace)
+        self._workers.stop(effect.grace, effect.planned, effect.final, effect.why)
 
-    def _reserve(self, effect: mb.Reserve) -> None:
-        """Binds without listening: nobody else gets the port, and rank 0, which listens with SO_REUSEADDR, does."""
-        if self._port is not None:
-            self._port.close()
-        self._port = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._port.bind(("", 0))
-        self._feed(mb.PortReserved(effect.round, self._port.getsockname()[1]))
+    def _dump(self, effect: mb.Dump) -> None:
+        """The round stands still: what the workers are doing is written down before anybody is stopped."""
+        self.say(effect.stall.sentence)
+        self._stacks.ask(self._workers.running, lambda: self._hangs(effect))
+
+    def _hangs(self, effect: mb.Dump) -> None:
+        guilty = [worker for worker in self._workers.running if worker.launch.rank == effect.stall.rank]
+        if not guilty or self._failed or self._round is None or self._round.round != effect.round:
+            return
+        if is_full(self._log_dir):
+            self.say("that is not counted as a failure: the disk is full, so progress may not have been written down")
+            return
+        self._failed = True
+        self._feed(mb.WorkerFailed(effect.round, failure_of(guilty[0], self._options.node, effect.stall)))
+
+    def _progressed(self, progress: Progress) -> None:
+        if self._round is not None:
+            self._feed(mb.Progressed(self._round.round, progress))
+
+    def _reserved(self, number: int, port: int) -> None:
+        self._feed(mb.PortReserved(number, port))
 
     def _reconnect(self, effect: mb.Reconnect) -> None:
         self.say(f"{effect.why}; connecting again")
@@ -262,10 +335,12 @@ class Agent:
     def _exit(self, effect: mb.Exit) -> None:
         assert self._member is not None
         self.say(f"leaves: {effect.why}")
-        if effect.outcome is not None:
-            self._finish(effect.outcome.code)
+        code = 0 if self._member.leaving else Unreachable.code
+        self._code = effect.outcome.code if effect.outcome is not None else code
+        if self._workers.running:  # parked: their end is the last thing that this node waits for
+            self._workers.stop(PARK_TIMEOUT, final=True, why=effect.why)
         else:
-            self._finish(0 if self._member.leaving else Unreachable.code)
+            self._finish(self._code)
 
     def _finish(self, code: int) -> None:
         if not self._finished.done():
@@ -276,6 +351,7 @@ class Agent:
     def _worker_exited(self, worker: Worker) -> None:
         assert self._round is not None
         number = self._round.round
+        self._progress.read()
         if worker.launch.rank < 0:
             self._preparation_ended(worker)
         elif worker.code == 0:
@@ -289,6 +365,7 @@ class Agent:
     def _preparation_ended(self, worker: Worker) -> None:
         if worker.code == 0:
             self._prepared = True
+            self._warm_up()
             self._feed(mb.Doing(""))
             self._start_workers()
             return

@@ -6,6 +6,7 @@ arguments.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional
 
@@ -14,7 +15,17 @@ from petctl.agent.task import Task
 from petctl.rendezvous.messages import Place
 
 # What the node's own start may have left behind, and no worker may inherit.
-_PRIVATE = ("PETCTL_STEP", "PETCTL_WORKER_KEY")
+_PRIVATE = ("PETCTL_STEP", "PETCTL_WORKER_KEY", "PETCTL_AGENT_SOCKET")
+
+# What each worker has its own value of, in each round; all else is the same for every worker that a node ever starts.
+ROUND_NAMES = frozenset(
+    (
+        *("RANK", "LOCAL_RANK", "GROUP_RANK", "ROLE_RANK", "NUM_NODES", "SIZE"),
+        *("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE"),
+        *("MASTER_ADDR", "MASTER_PORT", "RDZV_ENDPOINT", "TORCHELASTIC_ERROR_FILE", "TORCHELASTIC_RESTART_COUNT"),
+        *("PETCTL_ROUND", "PETCTL_EPOCH", "PETCTL_WORKER_KEY", "PETCTL_PROGRESS"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -29,9 +40,13 @@ class RoundContext:
     spent: int
     procs: int  # local workers
     gpus: Optional[str] = None  # CUDA_VISIBLE_DEVICES of the node, when it was given some
+    socket: str = ""  # where the agent listens to its workers; empty: nowhere
+    library: str = ""  # where workers find petctl; empty: they have it
 
 
-def node_environment(inherited: Mapping[str, str], task: Task, node: str, node_key: str) -> Dict[str, str]:
+def node_environment(
+    inherited: Mapping[str, str], task: Task, node: str, node_key: str, library: str = ""
+) -> Dict[str, str]:
     """What every process of a node gets, its preparation included."""
     env = {name: value for name, value in inherited.items() if name not in _PRIVATE}
     env.update(task.env)
@@ -41,6 +56,8 @@ def node_environment(inherited: Mapping[str, str], task: Task, node: str, node_k
         env["PETCTL_OUTPUT_DIR"] = task.output_dir
     if task.checkpoint_dir:
         env["PETCTL_CHECKPOINT_DIR"] = task.checkpoint_dir
+    if library:  # last, so that what the user put there is still found first
+        env["PYTHONPATH"] = os.pathsep.join(part for part in (env.get("PYTHONPATH"), library) if part)
     return env
 
 
@@ -50,7 +67,9 @@ def worker_environment(
     """All variables of one worker."""
     place, procs = context.place, context.procs
     rank = place.first_rank + local_rank
-    env = node_environment(inherited, task, context.node, context.node_key)
+    env = node_environment(inherited, task, context.node, context.node_key, context.library)
+    if context.socket:
+        env["PETCTL_AGENT_SOCKET"] = context.socket
     if procs > 1:
         env.setdefault("OMP_NUM_THREADS", "1")
     env.setdefault("NCCL_ASYNC_ERROR_HANDLING", "1")
@@ -86,6 +105,7 @@ def worker_environment(
             "TORCHELASTIC_USE_AGENT_STORE": "False",
             "TORCHELASTIC_ERROR_FILE": error_file,
             "RDZV_ENDPOINT": f"{host}:{place.master_port}",
+            "PETCTL_HEARTBEAT_LIMIT": f"{task.timing.silence:g}",
             "PETCTL_WORKER_KEY": f"{context.node_key}/{context.round}/{rank}",
         }
     )

@@ -22,7 +22,7 @@ import signal
 import sys
 from typing import Any, Callable, Dict, List, Set
 
-from petctl.agent import native, processes
+from petctl.agent import native, private, processes
 from petctl.errors import UsageError
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -32,10 +32,11 @@ _PATIENCE = 10.0  # for killed processes to vanish; one in an uninterruptible sy
 class Lifeline:
     """The agent's end: whether the guardian lives, and the way to ask it for something."""
 
-    def __init__(self, alive: int, requests: int, guardian: int, subreaper: bool) -> None:
+    def __init__(self, alive: int, requests: int, guardian: int, subreaper: bool, directory: str) -> None:
         self.alive = alive  # readable, at end of file, when the guardian is dead
         self.guardian = guardian
         self.subreaper = subreaper
+        self.directory = directory  # the node's private one; empty: there is none
         self._requests = requests
 
     def own(self, groups: List[int]) -> None:
@@ -59,6 +60,7 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
     `key_tail` is how the PETCTL_NODE_KEY of all its processes ends: NODE/INCARNATION.
     """
     lock = _take_lock(state_dir) if state_dir else -1
+    directory = private.make(state_dir)
     subreaper = native.set_child_subreaper(True)
     alive_read, alive_write = os.pipe()
     request_read, request_write = os.pipe()
@@ -70,12 +72,13 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
         os.close(alive_write)
         os.close(request_read)
         os.setsid()  # Ctrl-C reaches it once, through the guardian
-        _leave(run_agent(Lifeline(alive_read, request_write, guardian, subreaper)))
+        _leave(run_agent(Lifeline(alive_read, request_write, guardian, subreaper, directory)))
     os.close(alive_read)
     os.close(request_write)
     groups: List[int] = []
     code = _wait(agent, request_read, groups)
     _kill_the_rest(key_tail, groups)
+    private.remove(directory)
     os.close(alive_write)
     if lock >= 0:
         os.close(lock)

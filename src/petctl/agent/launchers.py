@@ -9,17 +9,19 @@ Nothing is started here.
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from typing import Dict, List, Mapping
+from typing import Dict, List, Mapping, Sequence
 
 from petctl.agent.environment import RoundContext, node_environment, worker_environment
+from petctl.agent.leftovers import PREPARE_STEP, STEP
 from petctl.agent.logfiles import error_file, log_file
-from petctl.agent.task import MODULE, PROGRAM, SCRIPT, SHELL, Task
-from petctl.agent.workers import PREPARE_STEP, STEP, Launch
+from petctl.agent.progress import VARIABLE
+from petctl.agent.task import ELASTIC, MODULE, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
+from petctl.agent.workers import Launch
 from petctl.errors import UsageError
 
-ELASTIC = "elastic"
-TORCHRUN = "torchrun"
+_OPTION = re.compile(r"-([bBdOPqRsux]+|[XW].+)\Z")
 
 
 def interpreter(task: Task, env: Mapping[str, str]) -> str:
@@ -40,6 +42,21 @@ def command(task: Task, env: Mapping[str, str]) -> List[str]:
     if task.kind == SHELL:
         return ["/bin/sh", "-c", *task.words]
     return list(task.words)
+
+
+def interpreter_words(argv: Sequence[str]) -> int:
+    """How many of these words are a Python and its options; 0 unless it reads PYTHONPATH and then runs a program."""
+    words = 1
+    while words < len(argv):
+        word = argv[words]
+        if word in ("-c", "-m") or not word.startswith("-"):
+            return words
+        if word in ("-X", "-W"):
+            words += 1
+        elif not _OPTION.match(word):
+            return 0
+        words += 1
+    return 0
 
 
 def torchrun_command(task: Task, context: RoundContext, env: Mapping[str, str]) -> List[str]:
@@ -78,6 +95,7 @@ def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log
     rank = context.place.first_rank + local_rank
     error = error_file(log_dir, context.round, rank)
     env = worker_environment(inherited, task, context, local_rank, error)
+    env[VARIABLE] = log_file(log_dir, context.round, rank, "progress")
     argv = torchrun_command(task, context, env) if task.launcher == TORCHRUN else command(task, env)
     return Launch(
         rank=rank,
@@ -88,6 +106,8 @@ def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log
         out=log_file(log_dir, context.round, rank, "out"),
         err=log_file(log_dir, context.round, rank, "err"),
         error_file=error,
+        round=context.round,
+        interpreter=interpreter_words(argv) if task.can_be_warm else 0,
     )
 
 

@@ -82,9 +82,10 @@ def carrying(entry: str, pids: Iterable[int], tail: bool = False) -> Set[int]:
 
 
 def signal_group(group: int, number: int) -> None:
-    """Signals a process group that may be gone already."""
+    """Signals a process group that may be gone already, or (0) not be there yet: 0 itself would mean our own."""
     try:
-        os.killpg(group, number)
+        if group > 0:
+            os.killpg(group, number)
     except (ProcessLookupError, PermissionError):
         pass
 

@@ -13,6 +13,7 @@ import time
 from typing import List, Tuple
 
 from petctl.agent.logfiles import is_full, read_end
+from petctl.agent.stacks import user_stacks
 from petctl.agent.workers import Worker
 from petctl.rendezvous.messages import Failure
 
@@ -22,6 +23,7 @@ _MESSAGE = 500
 _AFTER_EXCEPTION = 10  # lines: messages may have several, and what follows is rarely about it
 _WINDOW = 65536
 _TRACEBACK = "Traceback (most recent call last):"
+_TIMEOUT = re.compile(r"Timeout \([\d:.]+\)!\Z")  # faulthandler's, before it ends the process
 # "ValueError: text", "torch.cuda.OutOfMemoryError: text", "KeyboardInterrupt"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: .*)?\Z")
 
@@ -74,6 +76,9 @@ def from_stderr(data: bytes, killed: bool = False) -> Tuple[str, str]:
     """The last traceback and its exception, else the last lines; of a killed worker these explain nothing."""
     lines = [line.rstrip() for line in data.decode("utf-8", "replace").replace("\0", "").splitlines()]
     start = next((i for i in range(len(lines) - 1, -1, -1) if lines[i].endswith(_TRACEBACK)), None)
+    overrun = next((i for i in range(len(lines) - 1, -1, -1) if _TIMEOUT.match(lines[i])), -1)
+    if overrun > (start or -1) and not killed:
+        return "it overran a deadline of its own (elastic.expires)", user_stacks(lines[overrun:])
     if start is not None:
         prefix = len(lines[start]) - len(_TRACEBACK)  # torch writes "[rank0]: " before every line
         story = [line[prefix:] for line in lines[start:]]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping
 
@@ -13,6 +15,11 @@ MODULE = "module"  # words: name of a Python module, then its arguments
 PROGRAM = "program"  # words: argv
 SHELL = "shell"  # words: one line for /bin/sh -c
 COMMAND_KINDS = (SCRIPT, MODULE, PROGRAM, SHELL)
+
+ELASTIC = "elastic"
+TORCHRUN = "torchrun"
+
+_PYTHON = re.compile(r"python(\d(\.\d+)?)?\Z")
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,16 @@ class Task:
     log_cap: int = 1 << 30  # bytes on disk per stream of a worker
     output_dir: str = ""
     checkpoint_dir: str = ""
+    warm: bool = True  # fork Python workers from a process that has made their imports
+    preload: List[str] = field(default_factory=list)  # modules to import there, beside those that are known
     timing: Timing = field(default_factory=Timing)
+
+    @property
+    def can_be_warm(self) -> bool:
+        """Are its workers Python processes, which can be forked from one that has made their imports?"""
+        if not self.warm or self.launcher != ELASTIC or self.kind == SHELL:
+            return False
+        return self.kind != PROGRAM or _PYTHON.match(os.path.basename(self.words[0])) is not None
 
 
 def encode_task(task: Task) -> Dict[str, Any]:

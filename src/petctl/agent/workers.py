@@ -1,10 +1,12 @@
 """The processes of one node: starts them, learns of their end at once, and stops them so that nothing is left.
 
 Each worker is the leader of a session of its own, writes straight into its log files and dies with the agent. "Stopped"
-means that no process of any round is left on this node: also not a grandchild, in the worker's group or out of it.
+means that no process of any round is left on this node: also not a grandchild, in the worker's group or out of it. The
+exception are parked workers, with their children: they said themselves that they have left their round, and wait.
 
-    start(launches)   then `on_exit(worker)` for each main process that ends by itself
-    stop(grace)       SIGTERM; after `grace` SIGKILL; then `on_stopped()`. Said again, the shorter grace holds.
+    start(launches)   then `on_exit(worker)` for each main process that ends by itself. A parked worker of that local
+                      rank gets the new place; for the others processes are started.
+    stop(grace)       SIGTERM, after `grace` SIGKILL; workers that can, park instead. Then `on_stopped()`.
     destroy()         everything, now, without the event loop: the node is lost
 
 It runs in the agent's event loop and never waits. Ranks, rounds and what an exit means are the agent's business.
@@ -15,65 +17,45 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import subprocess
-from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Set
 
-from petctl.agent import native, processes
+from petctl.agent import leftovers, processes
+from petctl.agent.channel import Channel
+from petctl.agent.starting import Launch, Starter, Worker, open_logs
+from petctl.agent.stopping import PARK_TIMEOUT, Stopping, stopping
+from petctl.agent.warm import WarmStart
 
-STEP = "PETCTL_STEP"  # tells what the node's preparation left running (it stays) from what a worker did
-PREPARE_STEP = "prepare"
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One process to start."""
-
-    rank: int  # below 0: the node's preparation
-    local_rank: int
-    argv: List[str]
-    env: Dict[str, str]
-    cwd: Optional[str]
-    out: str
-    err: str
-    error_file: str = ""
-
-
-class Worker:
-    """A started process. `code` is its exit code as a shell would say it, None while it runs."""
-
-    def __init__(self, launch: Launch, process: subprocess.Popen[bytes]) -> None:
-        self.launch = launch
-        self.process = process
-        self.pid = process.pid
-        self.code: Optional[int] = None
-        self.signal = 0
-
-    def reap(self) -> bool:
-        """Whether it has ended."""
-        status = self.process.poll()
-        if status is None:
-            return False
-        self.signal = -status if status < 0 else 0
-        self.code = 128 + self.signal if status < 0 else status
-        return True
+__all__ = ["Launch", "Worker", "Workers"]
 
 
 class Workers:
     """All the processes that this agent started."""
 
     def __init__(
-        self, node_key: str, guardian: int, on_exit: Callable[[Worker], None], on_stopped: Callable[[], None]
+        self,
+        node_key: str,
+        guardian: int,
+        on_exit: Callable[[Worker], None],
+        on_stopped: Callable[[], None],
+        channel: Optional[Channel] = None,
+        warm: Optional[WarmStart] = None,
     ) -> None:
         self._key = node_key
         self._guardian = guardian  # the subreaper that adopts orphans; 0: there is none
         self._on_exit = on_exit
         self._on_stopped = on_stopped
         self._loop = asyncio.get_running_loop()
+        self._channel = channel or Channel()
+        self._warm = warm or WarmStart(lambda sentence: None, lambda warming: None)
+        self._starter = Starter(self._warm, self._begun, self._ended)
+        self._channel.on_parked, self._channel.on_lost = self._has_parked, self._cannot_park
         self._started: List[Worker] = []
+        self._parked: List[Worker] = []  # those that were left by the last stop, or were early
+        self.early: List[Worker] = []  # started without a place, and not parked yet
+        self.on_early: Callable[[], None] = lambda: None  # one less of them
         self._watched: Dict[int, Callable[[], None]] = {}  # pidfd -> what to do at the end
-        self._kill_at: Optional[float] = None  # not None: stopping
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._stopping: Optional[Stopping] = None
+        self._timers: List[asyncio.TimerHandle] = []
         self._warned: Set[int] = set()  # leftovers that have had their SIGTERM
         self._pidfds = _pidfds_work()
         if not self._pidfds:
@@ -83,22 +65,46 @@ class Workers:
 
     def start(self, launches: List[Launch]) -> None:
         """Starts all of them, or none: OSError says why the first one could not be."""
+        self.drop_early()
         self._end_leftovers()
         self._started = [worker for worker in self._started if worker.code is None]
-        bind = native.die_with_parent()
+        places = self._places(launches)
+        self._start_all([launch for launch in launches if launch.local_rank not in places])
+        if any(launch.rank >= 0 for launch in launches):
+            self._resume(places, launches)
+
+    def start_early(self, launches: List[Launch]) -> None:
+        """Starts workers without a place: once they have parked, they get the next one of their local rank."""
+        self.early = self._start_all([launch for launch in launches if self.parked(launch.local_rank) is None])
+
+    def drop_early(self) -> None:
+        """Those that have not parked yet would be too late."""
+        dropped, self.early = self.early, []
+        for worker in dropped:
+            self._started.remove(worker)
+            self._starter.abandon(worker)
+
+    def _start_all(self, launches: List[Launch]) -> List[Worker]:
         begun: List[Worker] = []
         try:
-            begun.extend(_start(launch, bind) for launch in launches)
+            begun.extend(self._starter.begin(launch) for launch in launches)
         except OSError:
             for worker in begun:
-                processes.signal_group(worker.pid, signal.SIGKILL)
-                worker.process.wait()
+                self._starter.abandon(worker)
+                if worker.process is not None:
+                    worker.process.wait()
             raise
         self._started += begun
         for worker in begun:
-            self._watch(worker.pid, lambda worker=worker: self._ended(worker))  # type: ignore[misc]
-        if not self._pidfds:
-            self._loop.call_soon(self._reap_all)  # SIGCHLD may have come before they were known
+            self._channel.know(worker)
+        return begun
+
+    def _begun(self, worker: Worker) -> None:
+        """It has a process."""
+        if worker.process is not None:
+            self._watch(worker.pid, lambda: self._ended(worker))
+            if not self._pidfds:
+                self._loop.call_soon(self._reap_all)  # SIGCHLD may have come before it was known
 
     @property
     def running(self) -> List[Worker]:
@@ -106,9 +112,14 @@ class Workers:
         return [worker for worker in self._started if worker.code is None]
 
     @property
+    def stopping(self) -> bool:
+        """Is a stop under way?"""
+        return self._stopping is not None
+
+    @property
     def groups(self) -> List[int]:
         """Process groups that may still have members."""
-        return [worker.pid for worker in self._started]
+        return [worker.pid for worker in self._started if worker.pid]
 
     def _watch(self, pid: int, then: Callable[[], None]) -> bool:
         if not self._pidfds:
@@ -133,44 +144,88 @@ class Workers:
     def _ended(self, worker: Worker) -> None:
         if worker.code is not None or not worker.reap():
             return
-        if self._kill_at is None:
+        self._channel.forget(worker)
+        self._warm.learn()
+        if self._stopping is not None:
+            self._look()
+        elif worker in self._parked:
+            self._parked.remove(worker)  # it was in no round: another one is started in the next
+        elif worker in self.early:
+            self.early.remove(worker)
+            self.on_early()
+        elif worker in self._started:
             if worker.launch.rank < 0:
                 self._started.remove(worker)  # a preparation: what it left running belongs to the node, not to a round
             self._on_exit(worker)
-        else:
-            self._look()
 
     # -- stop --------------------------------------------------------------------------------------------------------
 
-    def stop(self, grace: float) -> None:
-        """Begins to stop everything; `on_stopped` follows when nothing is left."""
-        kill_at = self._loop.time() + grace
-        if self._kill_at is not None:
-            if kill_at < self._kill_at:
-                self._arm(kill_at)
-            return
-        self._arm(kill_at)
-        for worker in self._started:
-            processes.signal_group(worker.pid, signal.SIGTERM)
+    def stop(self, grace: float, planned: bool = False, final: bool = False, why: str = "") -> None:
+        """Begins to stop everything; `on_stopped` follows when no worker is in a round any more.
+
+        `planned`: workers that can park choose the moment, within the grace. `final`: none of them is needed again.
+        """
+        now, before = self._loop.time(), self._stopping
+        wish = stopping(now, grace, planned, final)
+        self._stopping = wish if before is None else before.with_another(wish)
+        if before is None:
+            for worker in list(self._started):
+                if not worker.pid:
+                    self._starter.abandon(worker)
+                elif not self._channel.elastic(worker):
+                    processes.signal_group(worker.pid, signal.SIGTERM)
+        if before is None or (before.planned, before.final) != (self._stopping.planned, self._stopping.final):
+            self._park(self._stopping, max(0.0, self._stopping.park_by - PARK_TIMEOUT - now), why)
+        self._arm(self._stopping)
         self._loop.call_soon(self._look)
 
-    def _arm(self, kill_at: float) -> None:
-        self._kill_at = kill_at
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(kill_at, self._kill)
+    def _park(self, wish: Stopping, within: float, why: str) -> None:
+        for worker in self.running:
+            if self._channel.parked(worker):
+                self._has_parked(worker)
+            elif self._channel.elastic(worker):
+                self._channel.park(worker, wish.planned, within, wish.final, why)
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Does not wait any longer for workers that are being stopped."""
         for worker in self._started:
             processes.signal_group(worker.pid, signal.SIGKILL)
+        self.stop(0.0, final=True)
+
+    def _arm(self, wish: Stopping) -> None:
+        self._disarm()
+        moments = {wish.kill_at, wish.park_by, wish.end_by}
+        self._timers = [self._loop.call_at(moment, self._enforce) for moment in moments]
+
+    def _disarm(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _enforce(self) -> None:
+        """A deadline has passed: ends those for whom it was set."""
+        assert self._stopping is not None
+        now, wish = self._loop.time(), self._stopping
+        for worker in self._started:
+            due = wish.kill_at
+            if self._channel.elastic(worker):
+                due = wish.end_by if self._channel.parked(worker) else wish.park_by
+            if now >= due and not self._rests(worker):
+                processes.signal_group(worker.pid, signal.SIGKILL)
         self._look()
 
+    def _rests(self, worker: Worker) -> bool:
+        """Has it parked, and may it stay?"""
+        final = self._stopping is not None and self._stopping.final
+        return worker.code is None and not final and self._channel.parked(worker)
+
     def _look(self) -> None:
-        """Is anything left? Called whenever something has ended."""
-        if self._kill_at is None:
+        """Is anything left? Called whenever something has ended or parked."""
+        if self._stopping is None:
             return
-        late = self._loop.time() >= self._kill_at
-        if self.running and not late:
+        late = self._loop.time() >= self._stopping.kill_at
+        busy = [worker for worker in self.running if not self._rests(worker)]
+        if busy and not late:
             return  # its end brings us back here
         left = self._leftovers()
         if late:
@@ -178,34 +233,73 @@ class Workers:
         else:
             processes.signal_each(left - self._warned, signal.SIGTERM)
             self._warned |= left
-        if not left and not self.running:
+        if not left and not busy:
             self._stopped()
-        elif not self.running and not any(self._watch(pid, self._look) for pid in sorted(left)):
+        elif not busy and not any(self._watch(pid, self._look) for pid in sorted(left)):
             self._loop.call_later(0.02, self._look)
 
     def _stopped(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._kill_at = self._timer = None
-        self._started.clear()
+        self._disarm()
+        self._stopping = None
+        self._started, self._parked, self.early = self.running, self.running, []
         self._warned.clear()
         self._on_stopped()
+
+    # -- parked workers ----------------------------------------------------------------------------------------------
+
+    def parked(self, local_rank: int) -> Optional[Worker]:
+        """The parked worker that will get the next place of this local rank, if there is one."""
+        fitting = [worker for worker in self._parked if worker.launch.local_rank == local_rank]
+        return next((worker for worker in fitting if self._channel.parked(worker)), None)
+
+    def _has_parked(self, worker: Worker) -> None:
+        if self._stopping is not None:
+            if self._stopping.final:
+                processes.signal_group(worker.pid, signal.SIGTERM)
+            self._look()
+        elif worker in self.early:
+            self.early.remove(worker)
+            self._parked.append(worker)
+            self.on_early()
+
+    def _cannot_park(self, worker: Worker) -> None:
+        """It does not listen any more: it can neither be parked nor be given a new place."""
+        if self._stopping is not None:
+            processes.signal_group(worker.pid, signal.SIGTERM)
+        elif worker in self._parked:
+            processes.signal_group(worker.pid, signal.SIGKILL)
+
+    def _places(self, launches: List[Launch]) -> Dict[int, Worker]:
+        """Parked workers that take a launch's place, by local rank; OSError when their log files cannot be made."""
+        places: Dict[int, Worker] = {}
+        for launch in launches:
+            worker = self.parked(launch.local_rank) if launch.rank >= 0 else None
+            if worker is not None and (worker.launch.argv, worker.launch.cwd) == (launch.argv, launch.cwd):
+                for descriptor in open_logs(launch):
+                    os.close(descriptor)
+                places[launch.local_rank] = worker
+        return places
+
+    def _resume(self, places: Dict[int, Worker], launches: List[Launch]) -> None:
+        resting, self._parked = self._parked, []
+        for worker in resting:
+            if worker not in places.values():
+                self._started.remove(worker)
+                processes.signal_group(worker.pid, signal.SIGKILL)
+        for launch in launches:
+            if launch.local_rank in places:
+                worker = places[launch.local_rank]
+                before, worker.launch = worker.launch.env, launch
+                if not self._channel.run(worker, {n: v for n, v in launch.env.items() if before.get(n) != v}):
+                    processes.signal_group(worker.pid, signal.SIGKILL)  # its end is a failure of the round
 
     # -- leftovers ---------------------------------------------------------------------------------------------------
 
     def _leftovers(self) -> Set[int]:
-        """Processes of workers other than their main ones: below this agent, or adopted by the guardian."""
-        living = processes.table()
-        if not living:
-            return set()
-        me = os.getpid()
-        found = processes.descendants(me, living)
-        sessions = {worker.pid for worker in self._started}
-        found |= {p.pid for p in living.values() if p.session in sessions or p.group in sessions}
-        orphans = processes.descendants(self._guardian, living) if self._guardian else set(living)
-        found |= processes.carrying(f"{processes.NODE_KEY}={self._key}", orphans - found - {me, self._guardian})
-        found -= {worker.pid for worker in self.running}
-        return found - processes.carrying(f"{STEP}={PREPARE_STEP}", found)
+        sessions = self.groups
+        main = {worker.pid for worker in self.running}
+        resting = {worker.pid for worker in self._started if self._rests(worker)}
+        return leftovers.of_workers(self._key, self._guardian, sessions, main, resting, set(self._warm.processes))
 
     def _end_leftovers(self) -> None:
         """What ended workers left running must not live into the next round."""
@@ -220,39 +314,7 @@ class Workers:
         """Kills every process of this node at once; used when the guardian is dead or the agent gives up."""
         for worker in self._started:
             processes.signal_group(worker.pid, signal.SIGKILL)
-        me = os.getpid()
-        entry = f"{processes.NODE_KEY}={self._key}"
-
-        def find() -> Set[int]:
-            living = processes.table()
-            below = processes.descendants(me, living)
-            return below | processes.carrying(entry, set(living) - below - {me})
-
-        processes.extinguish(find, 10.0)
-
-
-def _start(launch: Launch, bind: Optional[Callable[[], None]]) -> Worker:
-    os.makedirs(os.path.dirname(launch.out), exist_ok=True)
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-    out = os.open(launch.out, flags, 0o644)
-    err = -1
-    try:
-        err = os.open(launch.err, flags, 0o644)
-        process = subprocess.Popen(
-            launch.argv,
-            env=launch.env,
-            cwd=launch.cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-            preexec_fn=bind,
-        )
-    finally:
-        os.close(out)
-        if err >= 0:
-            os.close(err)
-    return Worker(launch, process)
+        processes.extinguish(lambda: leftovers.of_node(self._key), 10.0)
 
 
 def _pidfds_work() -> bool:

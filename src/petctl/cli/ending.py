@@ -9,6 +9,7 @@ from petctl.cli.text import duration, elapsed
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
+    from petctl.jobs.status import ErrorStatus
 
 
 def tell_end(status: Status, screen: Screen) -> int:
@@ -29,15 +30,22 @@ def exit_code(status: Status) -> int:
     return 0 if status.state == "succeeded" else 1
 
 
+def failure_lines(title: str, error: ErrorStatus) -> list[str]:
+    """Which worker failed, how, and what it left to read."""
+    how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
+    if error.hung:
+        how = f"hangs: {error.message}"
+    head = f"{title}  rank {error.rank} on node {error.node}, {how}"
+    return [head, *(f"    {line}" for line in (error.traceback or error.message).splitlines())]
+
+
 def root_cause(status: Status) -> list[str]:
     """Which worker failed first, its traceback, where the logs are, and what to type next."""
     lines: list[str] = []
     next_command = f"petctl logs {status.id}"
     error = status.error
     if error is not None:
-        how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
-        lines.append(f"  root cause  rank {error.rank} on node {error.node}, {how}")
-        lines += [f"    {line}" for line in (error.traceback or error.message).splitlines()]
+        lines += failure_lines("  root cause", error)
         last = f" --round {status.rounds[-1].number}" if status.rounds else ""
         next_command += f" --rank {error.rank}{last}"
     if status.directory:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Iterator, Mapping, Union
 
 from petctl.cli.funnel import Funnel
 from petctl.cli.screen import Screen
-from petctl.cli.text import duration, elapsed
+from petctl.cli.text import duration, elapsed, progress_words
 
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, LogLine, Status
@@ -96,7 +96,7 @@ def is_news(event: Mapping[str, Any]) -> bool:
     kind = event.get("kind")
     ordinary = kind == "node" and event.get("restart") is False
     first = kind == "round" and event.get("round") == 1
-    return kind not in ("started", "failure", "closing") and not ordinary and not first
+    return kind not in ("started", "failure", "closing", "progress", "stall") and not ordinary and not first
 
 
 def copy_lines(lines: Iterator[LogLine], screen: Screen) -> None:
@@ -119,6 +119,7 @@ def status_line(status: Status) -> str:
         f"{running}/{status.size.wanted} nodes",
         f"round {status.round}" if status.round else "",
         duration(elapsed(status)),
+        progress_words(status.progress) if status.progress is not None else "",
         status.sentence,
     ]
     return "  ".join(part for part in parts if part)

@@ -24,7 +24,7 @@ CONTEXT = {"allow_interspersed_args": False}
 
 _PLAIN_FIELDS = (
     *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
-    *("workspace", "python", "launcher", "gpus", "listen", "cwd"),
+    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd"),
 )
 
 _OPTIONS: list[Callable[[Any], Any]] = [
@@ -42,11 +42,14 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--restarts", metavar="N", type=int, help="Worker failures to survive."),
     click.option("--grace", metavar="TIME", help="From SIGTERM to SIGKILL: 30s, 2m."),
     click.option("--max-time", metavar="TIME", help="End the job after: 90m, 12h. Exit code 124."),
+    click.option("--stall-after", metavar="TIME", help="Restart when reported steps stop for so long: 5m; 0: never."),
     click.option("--priority", metavar="N", type=int, help="Higher ones leave the queue first."),
     click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="A label for your own use."),
     click.option("--experiment", metavar="NAME", help="The experiment that the job belongs to."),
     click.option("--workspace", metavar="NAME", help="The workspace that the job belongs to."),
     click.option("--python", metavar="PATH", help="Interpreter of scripts and modules."),
+    click.option("--preload", metavar="MODULE", multiple=True, help="Import it ahead of the workers' start."),
+    click.option("--no-warm", is_flag=True, help="Start every worker as a new process."),
     click.option("--launcher", metavar="KIND", help="elastic, or torchrun to hand over to PyTorch's own."),
     click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
     click.option("--listen", metavar="HOST", help="Where the coordinator listens, so that other machines can join."),
@@ -83,6 +86,8 @@ def build_job(options: Mapping[str, Any]) -> Job:
     for name in ("env", "secrets", "labels"):
         if name in fields:
             fields[name] = {**getattr(job, name), **fields[name]}
+    if "preload" in fields:
+        fields["preload"] = [*job.preload, *fields["preload"]]
     if command.words:
         fields["command"] = job.command.extended(command.words)
     return msgspec.structs.replace(job, **fields)
@@ -123,7 +128,10 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["env"] = _environment(options["env"])
     fields["secrets"] = _pairs("--secret", options["secret"])
     fields["labels"] = _pairs("--label", options["labels"])
-    return {name: value for name, value in fields.items() if value != {}}
+    fields["preload"] = list(options["preload"])
+    if options["no_warm"]:
+        fields["warm"] = False
+    return {name: value for name, value in fields.items() if value not in ({}, [])}
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Sequence
 
 import click
 
-from petctl.cli.ending import root_cause
+from petctl.cli.ending import failure_lines, root_cause
 from petctl.cli.table import STATE_STYLES
-from petctl.cli.text import duration, elapsed, indent, moment, table
+from petctl.cli.text import duration, elapsed, indent, moment, progress_words, table
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
@@ -19,17 +19,23 @@ def job_page(status: Status, colour: bool) -> str:
     """The page; colour only where somebody sees it."""
     parts = [_facts(status, colour)]
     if status.nodes:
+        steps = _steps(status)
         rows = [
-            [node.name, node.state, _ranks(node.ranks), str(node.restarts), node.address or "-", str(node.pid or "-")]
+            [
+                *(node.name, node.state, _ranks(node.ranks), steps.get(node.name, "-")),
+                *(str(node.restarts), node.address or "-", str(node.pid or "-")),
+            ]
             for node in status.nodes
         ]
-        parts += ["nodes", indent(table(["NODE", "STATE", "RANKS", "RESTARTS", "ADDRESS", "PID"], rows))]
+        parts += ["nodes", indent(table(["NODE", "STATE", "RANKS", "STEP", "RESTARTS", "ADDRESS", "PID"], rows))]
     if status.rounds:
         rows = [
             [str(r.number), str(len(r.nodes)), str(r.world_size), f"{r.seconds_lost:.2f}s", moment(r.started), r.reason]
             for r in status.rounds
         ]
         parts += ["rounds", indent(table(["ROUND", "NODES", "WORKERS", "LOST", "STARTED", "REASON"], rows))]
+    if status.last_failure is not None and status.error is None:
+        parts.append("\n".join(failure_lines("last failure", status.last_failure)))
     if status.error is not None or status.state == "lost":
         parts.append("\n".join(root_cause(status)))
     return "\n".join(parts)
@@ -48,6 +54,8 @@ def _facts(status: Status, colour: bool) -> str:
         ("", status.sentence),
         ("nodes", f"{running} running, {size.wanted} wanted, {limits} allowed"),
         ("round", f"{status.round}" if status.round else ""),
+        ("progress", progress_words(status.progress) if status.progress is not None else ""),
+        ("slow", _stragglers(status)),
         ("failures", f"{status.spent} of {status.restarts} restarts used"),
         ("submitted", f"{moment(status.submitted)}, {duration(elapsed(status))} {'in all' if status.final else 'ago'}"),
         ("exit code", "" if status.exit_code is None else str(status.exit_code)),
@@ -55,6 +63,21 @@ def _facts(status: Status, colour: bool) -> str:
         ("directory", status.directory),
     ]
     return "\n".join(f"{name:<11}{value}" for name, value in facts if value)
+
+
+def _stragglers(status: Status) -> str:
+    if status.progress is None or not status.progress.stragglers or status.final:
+        return ""
+    slow = ", ".join(map(str, status.progress.stragglers))
+    return f"rank {slow} below 0.8 of the median pace"
+
+
+def _steps(status: Status) -> dict[str, str]:
+    """The steps of each node's ranks, of the slowest and the fastest where they differ."""
+    found: dict[str, list[int]] = {}
+    for row in status.progress.ranks if status.progress is not None else ():
+        found.setdefault(row.node, []).append(row.step)
+    return {node: _ranks(sorted(steps)) for node, steps in found.items()}
 
 
 def _ranks(ranks: Sequence[int] | None) -> str:

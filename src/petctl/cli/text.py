@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Sequence
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
+    from petctl.jobs.status import ProgressStatus
 
 
 def duration(seconds: float) -> str:
@@ -31,6 +32,18 @@ def many_workers(status: Status) -> bool:
 def elapsed(status: Status) -> float:
     """Seconds from submission to the end, or to now."""
     return max(0.0, (status.finished or time.time()) - status.submitted)
+
+
+def progress_words(progress: ProgressStatus) -> str:
+    """How far it is and how fast: step 120  8.3/s  loss 0.31."""
+    parts = [f"step {progress.step}"]
+    if progress.steps_per_second:
+        parts.append(f"{progress.steps_per_second:.3g}/s")
+    parts += [
+        f"{name} {value if isinstance(value, str) else format(value, '.4g')}"
+        for name, value in progress.metrics.items()
+    ]
+    return "  ".join(parts)
 
 
 def moment(when: float) -> str:

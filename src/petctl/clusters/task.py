@@ -26,6 +26,8 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         procs=str(job.procs),
         launcher=job.launcher,
         python=python,
+        warm=job.warm,
+        preload=list(job.preload),
         cwd=cwd,
         env=dict(job.env),
         prepare=job.prepare,
@@ -52,6 +54,7 @@ def config_of(job: Job) -> Config:
         join_timeout=job.rendezvous.join_timeout,
         last_call=job.rendezvous.last_call,
         resize_interval=job.rendezvous.resize_interval,
+        stall_after=job.stall_after,
     )
 
 

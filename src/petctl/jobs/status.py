@@ -60,6 +60,27 @@ class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     traceback: str = ""
     time: float = 0.0
+    hung: bool = False  # it made no step any more; `traceback` are its stacks
+
+
+class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank that reports steps."""
+
+    rank: int
+    node: str
+    step: int
+    steps_per_second: float = 0.0  # 0: not known yet
+
+
+class ProgressStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the script has reported in the running round, or in the last one; the first fields are the lowest rank's."""
+
+    step: int
+    steps_per_second: float = 0.0
+    metrics: dict[str, float | str] = {}  # a string only for nan, inf and -inf, which JSON does not have
+    time: float = 0.0  # of the newest report
+    ranks: list[RankProgress] = []
+    stragglers: list[int] = []  # ranks below 0.8 of the median pace
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +105,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     world_size: int = 0
     nodes: list[NodeStatus] = []
     rounds: list[RoundStatus] = []
+    progress: ProgressStatus | None = None
+    last_failure: ErrorStatus | None = None  # the last that was counted, whatever became of the job
     exit_code: int | None = None
     error: ErrorStatus | None = None
     started: float | None = None

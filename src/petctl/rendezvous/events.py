@@ -124,3 +124,5 @@ class Config:
     join_timeout: float = 600.0  # 0: wait for ever
     last_call: float = 0.0
     resize_interval: float = 30.0
+    eager: bool = False  # restarts are cheap: go on without nodes that are not ready to train, and take them in later
+    stall_after: float = 60.0  # without a step, once steps are reported; 0: wait for ever

@@ -43,6 +43,7 @@ from petctl.rendezvous.events import (
 )
 from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
 from petctl.rendezvous.roll import Node, last_round, rows
+from petctl.rendezvous.stall import StepWatch
 
 RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
     "recovering",
@@ -79,7 +80,9 @@ class Coordinator:
         self.ran = 0  # the newest round that was committed, by anybody
         self.seq = 0
         self.budget = Budget(config.restarts, config.silence)
+        self.steps = StepWatch(config.stall_after)
         self.wanted = config.wanted
+        self.elastic = False  # workers of this job can wait, parked, for their place
         self.sentence = "waiting for the members of the last round to report"
         self.reason = ""
         self.planned = False
@@ -142,6 +145,11 @@ class Coordinator:
         self._arrivals += 1
         if report.state == m.FAILED and not node.failed:
             node.failed = self._arrivals
+        if report.progress is not None and self._here(report):
+            self.steps.hear(report.node, self.places[report.node][1].first_rank, report.progress, now)
+        if report.elastic and not self.elastic:
+            self.elastic = True
+            self.seq += 1
         self._learn(report.header)
 
     def _on_disconnected(self, event: Disconnected, now: float) -> None:
@@ -184,6 +192,7 @@ class Coordinator:
         self.lenient_until = now + self.config.silence
         self.recover_until += event.seconds
         self.expect_until += event.seconds
+        self.steps.late(event.seconds)
         for node in self.nodes.values():
             node.deadline += event.seconds
 
@@ -244,6 +253,7 @@ class Coordinator:
             self.round, self.committed = top[1], True
             self.places = {name: (self.nodes[name].report.incarnation, place) for name, place in members.items()}
             self.phase = RUNNING
+            self.steps.begin()
             self.sentence = self._running_sentence()
             self.seq += 1
             self._note("continued", f"round {self.round} goes on under a new coordinator", round=self.round)
@@ -258,7 +268,7 @@ class Coordinator:
             self._open("a node remembers a newer round", False, now)
         config = self.config
         target = min(self.wanted, config.max_nodes)
-        eligible = {name: n.report for name, n in self.nodes.items() if n.eligible}
+        eligible, expected = self._candidates()
         ready = {name: r for name, r in eligible.items() if self._prepared(r)}
         busy = [n.report for n in self.nodes.values() if self._busy(n)]
         kept = self._kept_ranks(eligible)
@@ -277,7 +287,7 @@ class Coordinator:
             self._note("overdue", f"not waiting any longer for {names}", nodes=sorted(self.expected))
             self.expected.clear()
         called = self.enough_since is None or now < self.enough_since + config.last_call
-        why = wait_reason(eligible, ready, busy, config.min_nodes, target, self.expected, called)
+        why = wait_reason(eligible, ready, busy, config.min_nodes, target, expected, called)
         if why:
             self.sentence = "waiting: " + why
             return
@@ -288,6 +298,16 @@ class Coordinator:
             self.sentence = f"waiting: node {members[0]} reserves a port"
             return
         self._commit({name: ready[name] for name in members}, port)
+
+    def _candidates(self) -> Tuple[Dict[str, Report], Set[str]]:
+        """Nodes that may take part in the next round, and those that are only expected to come."""
+        eligible = {name: n.report for name, n in self.nodes.items() if n.eligible}
+        survivors = self._kept_ranks(eligible)
+        near = {name: report for name, report in eligible.items() if name in survivors or not report.warming}
+        enough = sum(self._prepared(report) for report in near.values()) >= self.config.min_nodes
+        if self.config.eager and self.ran and enough:
+            return near, set()  # the others cost a cheap round later, which is less than waiting for them now
+        return eligible, self.expected
 
     def _settle_running(self, now: float) -> None:
         for name in self.places:
@@ -304,6 +324,8 @@ class Coordinator:
             planned = self._changed_by(now)
             if planned:
                 self._open(planned, True, now)
+            else:
+                self._watch_steps(now)
 
     def _broken_by(self, now: float) -> str:
         """Why the running round cannot go on, or an empty string."""
@@ -313,6 +335,8 @@ class Coordinator:
         here = [n for name, n in self.nodes.items() if name in self.places and self._here(n.report)]
         for node in here:
             if node.report.state in (m.FENCED, m.IDLE) and node.report.node not in self.done:
+                if node.goes:
+                    return f"node {node.report.node} leaves"
                 return f"node {node.report.node} had lost the coordinator and stopped its workers"
         failed = [n for n in here if n.report.state == m.FAILED and n.report.failure is not None]
         if not failed:
@@ -346,17 +370,29 @@ class Coordinator:
         if leaving:
             return "; ".join(f"node {name} leaves" for name in sorted(leaving, key=natural))
         spare = [n for name, n in self.nodes.items() if name not in self.places and n.eligible]
+        coming = bool(self.expected)
+        if self.config.eager:
+            coming = coming or any(self._warms_up(n.report) for n in spare)
+            spare = [n for n in spare if not self._warms_up(n.report)]
         room = target - len(self.places)
         if not spare or room <= 0:
             self.growth_since = None
             return ""
         if self.growth_since is None:
             self.growth_since = now
-        if self.asked and self.expected and now < self.expect_until:
+        if self.asked and coming and now < self.expect_until:
             return ""
         if self.asked or len(spare) >= room or now >= self.growth_since + self.config.resize_interval:
             return f"{min(len(spare), room)} more node(s) joined"
         return ""
+
+    def _watch_steps(self, now: float) -> None:
+        """A round that stands still is told so: the node of the rank that is furthest behind then reports a failure."""
+        before = self.steps.stall
+        for kind, sentence, data in self.steps.look(now):
+            self._note(kind, sentence, **data)
+        if self.steps.stall != before:
+            self.seq += 1
 
     # -- changes of phase --------------------------------------------------------------------------------------------
 
@@ -377,6 +413,7 @@ class Coordinator:
         self.places = {name: (members[name].incarnation, places[name]) for name in members}
         self.phase, self.asked, self.committed = RUNNING, False, True
         self.ran = self.round
+        self.steps.begin()
         for node in self.nodes.values():
             node.failed = 0
         self.seq += 1
@@ -425,6 +462,10 @@ class Coordinator:
             return False
         return report.state in (m.RUNNING, m.STOPPING, m.FAILED) or node.ran > report.place_round
 
+    def _warms_up(self, report: Report) -> bool:
+        """Are its workers not ready yet? Where they can be started early, it has to hear of that first."""
+        return report.warming or (self.elastic and report.header.leader != self.leader)
+
     def _here(self, report: Report) -> bool:
         """Does it speak of the round that runs?"""
         known = self.places.get(report.node)
@@ -468,9 +509,11 @@ class Coordinator:
             reserve = name == self.reserve
             return Order(header, m.PREPARE, self.round, reserve, self.planned, sentence=self.reason)
         if self.phase == RUNNING and name in self.places and self.places[name][0] == node.report.incarnation:
-            return Order(header, m.RUN, self.round, place=self.places[name][1], probe=self.budget.probe)
+            place, probe = self.places[name][1], self.budget.probe
+            return Order(header, m.RUN, self.round, place=place, probe=probe, stall=self.steps.stall)
         kind = m.STANDBY if self.phase == RUNNING else m.WAIT
-        return Order(header, kind, probe=self.budget.probe, sentence=self.sentence)
+        early = kind == m.STANDBY and self.elastic and self.config.eager
+        return Order(header, kind, probe=self.budget.probe, sentence=self.sentence, early=early)
 
     def _tell(self) -> None:
         header = self.header()
@@ -500,8 +543,11 @@ class Coordinator:
                 times.append(self.short_since + self.config.join_timeout)
         if self.phase == RUNNING and self.growth_since is not None:
             times.append(self.growth_since + self.config.resize_interval)
-            if self.asked and self.expected:
+            if self.asked:
                 times.append(self.expect_until)
+        stalled = self.steps.deadline() if self.phase == RUNNING else None
+        if stalled is not None:
+            times.append(stalled)
         return min((time for time in times if time > self.settled), default=None)
 
     def status(self) -> Dict[str, Any]:
@@ -515,6 +561,7 @@ class Coordinator:
             "wanted": self.wanted,
             "reason": self.reason,
             "world_size": next((place.world_size for _, place in self.places.values()), 0),
+            "progress": self.steps.status(),
             "nodes": rows(self.nodes, self.places, self.phase == RUNNING),
             "outcome": m.encode(self.outcome) if self.outcome is not None else None,
         }

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Progress, Report, Stall
 
 UNPLANNED_GRACE = 5.0  # workers of a broken round get at most this long after SIGTERM: their peers are gone
 
@@ -67,7 +67,7 @@ class WorkerFailed:
 
 @dataclass(frozen=True)
 class WorkersStopped:
-    """No process of any round is left."""
+    """No worker trains any more: each has ended, or is parked and waits for its next place."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,26 @@ class Doing:
     """What the node is doing, for people."""
 
     note: str
+
+
+@dataclass(frozen=True)
+class Warming:
+    """Whether workers started now would first have to wait for imports that the node is doing already."""
+
+    warming: bool
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """What the local workers of `round` have reported so far."""
+
+    round: int
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class Elastic:
+    """A worker has said that it can wait, parked, for its place."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +128,27 @@ class Start:
 
 
 @dataclass(frozen=True)
+class StartEarly:
+    """Start workers that wait, parked, until the node has a place; answer with Warming."""
+
+
+@dataclass(frozen=True)
 class Stop:
-    """Stop all workers: SIGTERM now, SIGKILL after `grace`. Said again, the shorter grace holds."""
+    """Stop all workers, within `grace`. Said again, the shorter grace holds, and a final one stays final."""
 
     grace: float
     why: str
+    planned: bool = False  # nothing is broken: they may stop where they like, within the grace
+    final: bool = False  # there is no next round for them: the node leaves, or the job is over
+
+
+@dataclass(frozen=True)
+class Dump:
+    """Write down what the workers of `round` are doing: they stand still. If the stall's rank is one of them, it has
+    failed: answer with WorkerFailed."""
+
+    round: int
+    stall: Stall
 
 
 @dataclass(frozen=True)
@@ -170,13 +206,17 @@ class Member:
         self.outcome: Optional[Outcome] = None
         self.probe = 0
         self.note = ""
+        self.warming = False
+        self.elastic = False
+        self.early = False  # have workers been started early?
+        self.progress: Optional[Progress] = None  # of the workers, in the round that runs
+        self.stall: Optional[Stall] = None  # the last one that it was told of
         self.number = 0
         self.connected = False
         self.exited = False
         self.contact = now  # last sign of life on this connection
         self.heard = now  # last word of any coordinator
         self.beat_at = now
-        self.stepped = now
 
     # -- the door ----------------------------------------------------------------------------------------------------
 
@@ -184,19 +224,18 @@ class Member:
         """Takes in one event and says what is to be done."""
         if self.exited:
             return []
-        self.stepped = now
         return list(getattr(self, "_on_" + type(event).__name__.lower())(event, now))
 
     def deadline(self) -> Optional[float]:
-        """When a Tick is due at the latest."""
+        """When a Tick is due at the latest; in the past, if it was due when another event came first."""
         if self.exited:
             return None
-        times = [self.heard + self.give_up_after]
+        times = [] if self.alive else [self.heard + self.give_up_after]
         if self.connected:
             times += [self.beat_at, self.contact + self.silence]
         if self.alive and self.state in (m.RUNNING, m.FAILED):
             times.append(self.heard + self.fence_after)
-        return min((time for time in times if time > self.stepped), default=None)
+        return min(times, default=None)
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -263,6 +302,24 @@ class Member:
         self.note = event.note
         return self._report(now)
 
+    def _on_warming(self, event: Warming, now: float) -> List[object]:
+        if event.warming == self.warming:
+            return []
+        self.warming = event.warming
+        return self._report(now)
+
+    def _on_progressed(self, event: Progressed, now: float) -> List[object]:
+        if event.round != self.at[1] or self.state != m.RUNNING:
+            return []
+        first, self.progress = self.progress is None, event.progress
+        return self._report(now) if first else []  # the next heartbeat is soon enough for the others
+
+    def _on_elastic(self, event: Elastic, now: float) -> List[object]:
+        if self.elastic:
+            return []
+        self.elastic = True
+        return self._report(now)
+
     def _on_tick(self, event: Tick, now: float) -> List[object]:
         if now >= self.heard + self.give_up_after and not self.alive:
             self.exited = True
@@ -292,11 +349,18 @@ class Member:
         if order.kind == m.STANDBY and self.state == m.RUNNING:
             self.state = m.STOPPING
             return [Stop(min(self.grace, UNPLANNED_GRACE), "the round goes on without this node"), *self._report(now)]
+        if order.kind == m.STANDBY and order.early and not self.alive and not self.early:
+            self.early = self.warming = True
+            return [StartEarly()]
+        if order.stall not in (None, self.stall) and self.state == m.RUNNING and order.round == self.at[1]:
+            assert order.stall is not None
+            self.stall = order.stall
+            return [Dump(order.round, order.stall)]
         if order.kind == m.RUN and self.state == m.PREPARED and self.at == (order.header.epoch, order.round):
             assert order.place is not None
             self.state, self.alive = m.RUNNING, True
             self.place, self.placed = order.place, self.at
-            self.ended, self.failure = False, None
+            self.ended, self.failure, self.progress = False, None, None
             start = Start(order.header.epoch, order.round, order.place, order.header.spent)
             return [start, *self._report(now)]
         return []
@@ -313,7 +377,7 @@ class Member:
             return self._prepared(now)
         grace = self.grace if order.planned else min(self.grace, UNPLANNED_GRACE)
         changed, self.state = self.state != m.STOPPING, m.STOPPING
-        return [Stop(grace, order.sentence), *(self._report(now) if changed else [])]
+        return [Stop(grace, order.sentence, planned=order.planned), *(self._report(now) if changed else [])]
 
     def _prepared(self, now: float) -> List[object]:
         assert self.target is not None
@@ -330,7 +394,7 @@ class Member:
             return self._exit(now)
         planned = order.outcome is not None and order.outcome.state == m.CANCELLED
         grace = self.grace if planned else min(self.grace, UNPLANNED_GRACE)
-        return [Stop(grace, order.sentence or "the job is over")]
+        return [Stop(grace, order.sentence or "the job is over", planned, final=True)]
 
     def _leave(self, why: str, now: float) -> List[object]:
         if self.leaving:
@@ -340,7 +404,7 @@ class Member:
             return self._exit(now)
         if self.state == m.RUNNING:
             self.state = m.STOPPING
-        return [*self._report(now), Stop(self.grace, why)]
+        return [*self._report(now), Stop(self.grace, why, planned=True, final=True)]
 
     def _exit(self, now: float) -> List[object]:
         self.exited = True
@@ -375,5 +439,8 @@ class Member:
             beat=beat,
             probe=self.probe,
             note=self.note,
+            progress=self.progress,
+            warming=self.warming,
+            elastic=self.elastic,
         )
         return [Send(report)]

@@ -17,9 +17,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from petctl.errors import ProtocolError
+
+Metrics = Dict[str, Union[int, float, str]]  # a string only where JSON has no number
+NOT_FINITE = ("nan", "inf", "-inf")
+METRICS_LIMIT = 32
+METRIC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./@-]{0,63}")
 
 # What a node's workers are doing, as it reports it.
 IDLE = "idle"  # none running; not prepared for anything
@@ -75,9 +80,11 @@ class Failure:
     message: str = ""  # one line
     traceback: str = ""  # last lines of the error, bounded
     time: float = 0.0  # wall clock of the node, for people only
+    hung: bool = False  # it did not end: it made no step any more, and `traceback` are its stacks
 
     def sentence(self) -> str:
         how = f"was killed by {self.signal}" if self.signal else f"exited with code {self.code}"
+        how = "hangs" if self.hung else how
         return f"rank {self.rank} on node {self.node} {how}" + (f": {self.message}" if self.message else "")
 
 
@@ -104,6 +111,27 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """What the workers of a node have reported in its round so far; the tuples have one place per local rank."""
+
+    heard: int  # reports of any of them: while this grows, somebody is at work
+    steps: Tuple[int, ...]  # -1: that rank has reported none
+    paces: Tuple[float, ...]  # steps per second by the clock; 0: not known yet
+    gaps: Tuple[float, ...]  # seconds between two reports of that rank; 0: not known yet
+    busy: Tuple[float, ...]  # seconds of own work in a step, where the script reports them; 0: it does not
+    metrics: Metrics = dataclasses.field(default_factory=dict)  # of the first local rank that reports
+    time: float = 0.0  # of its newest report; wall clock of the node, for people only
+
+
+@dataclass(frozen=True)
+class Stall:
+    """No rank makes steps any more, although they did."""
+
+    rank: int  # the one that is furthest behind: it answers for the failure
+    sentence: str
+
+
+@dataclass(frozen=True)
 class Report:
     """All that a node knows about itself."""
 
@@ -126,6 +154,9 @@ class Report:
     beat: bool = False  # answer me, so that I know you live
     probe: int = 0  # the newest probe it was asked to echo
     note: str = ""  # what it is doing, for people: "unpacking code"
+    warming: bool = False  # its workers would still have to wait for imports
+    elastic: bool = False  # a worker of it has said that it can wait, parked, for its place
+    progress: Optional[Progress] = None  # of its workers in `round`
 
 
 @dataclass(frozen=True)
@@ -141,12 +172,22 @@ class Order:
     outcome: Optional[Outcome] = None
     probe: int = 0
     sentence: str = ""
+    early: bool = False  # with STANDBY: workers of this job can wait, parked, for their place; start yours already
+    stall: Optional[Stall] = None  # with RUN: write down what the workers are doing; the one it names has failed
 
 
 _T = TypeVar("_T")
-_NESTED: Dict[str, Any] = {"header": Header, "failure": Failure, "place": Place, "outcome": Outcome}
+_NESTED: Dict[str, Any] = {
+    "header": Header,
+    "failure": Failure,
+    "place": Place,
+    "outcome": Outcome,
+    "progress": Progress,
+    "stall": Stall,
+}
 _CHECKS: Dict[str, Any] = {"int": int, "str": str, "bool": bool, "float": (int, float)}
 _TEXT_LIMIT = 16_384
+_RANKS_LIMIT = 4096  # local ranks of a node
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # names become parts of paths
 _FIELDS: Dict[Any, Any] = {}
 
@@ -171,6 +212,9 @@ def decode_report(data: object) -> Report:
         raise ProtocolError("a report whose node or incarnation is no name")
     if report.procs < 1 or not 0 <= report.port < 65536:
         raise ProtocolError("a report without processes, or with an impossible port")
+    told = report.progress
+    if told is not None and {len(told.steps), len(told.paces), len(told.gaps), len(told.busy)} != {report.procs}:
+        raise ProtocolError("a report whose progress is not that of its processes")
     return report
 
 
@@ -191,11 +235,14 @@ def decode_outcome(data: object) -> Outcome:
 
 def _fields(kind: Any) -> Any:
     if kind not in _FIELDS:
-        _FIELDS[kind] = [
-            (f.name, str(f.type), f.default if f.default is not dataclasses.MISSING else ...)
-            for f in dataclasses.fields(kind)
-        ]
+        _FIELDS[kind] = [(f.name, str(f.type), _default(f)) for f in dataclasses.fields(kind)]
     return _FIELDS[kind]
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return ... if field.default is dataclasses.MISSING else field.default
 
 
 def _decode(kind: Type[_T], data: object) -> _T:
@@ -207,16 +254,38 @@ def _decode(kind: Type[_T], data: object) -> _T:
             if default is ...:
                 raise ProtocolError(f"a {kind.__name__.lower()} without {name!r}")
             continue
-        value = data[name]
         if name in _NESTED:
-            value = _decode(_NESTED[name], value)
+            values[name] = _decode(_NESTED[name], data[name])
         else:
-            expected = _CHECKS[annotation]
-            if not isinstance(value, expected) or (annotation != "bool" and isinstance(value, bool)):
-                raise ProtocolError(f"{kind.__name__.lower()}.{name} must be {annotation}")
-            if annotation == "int" and not -(2**53) <= value <= 2**53:
-                raise ProtocolError(f"{kind.__name__.lower()}.{name} is out of range")
-            if annotation == "str" and len(value) > _TEXT_LIMIT:
-                raise ProtocolError(f"{kind.__name__.lower()}.{name} is too long")
-        values[name] = value
+            values[name] = _checked(annotation, data[name], f"{kind.__name__.lower()}.{name}")
     return kind(**values)
+
+
+def _checked(annotation: str, value: Any, where: str) -> Any:
+    """The value, if it is what the field is declared to hold."""
+    if annotation.startswith("Tuple"):
+        if not isinstance(value, (list, tuple)) or len(value) > _RANKS_LIMIT:
+            raise ProtocolError(f"{where} must be a list of at most {_RANKS_LIMIT} numbers")
+        return tuple(_checked(annotation[len("Tuple[") : -len(", ...]")], part, where) for part in value)
+    if annotation == "Metrics":
+        return _checked_metrics(value, where)
+    if not isinstance(value, _CHECKS[annotation]) or (annotation != "bool" and isinstance(value, bool)):
+        raise ProtocolError(f"{where} must be {annotation}")
+    if isinstance(value, int) and not -(2**53) <= value <= 2**53:
+        raise ProtocolError(f"{where} is out of range")
+    if annotation == "str" and len(value) > _TEXT_LIMIT:
+        raise ProtocolError(f"{where} is too long")
+    return value
+
+
+def _checked_metrics(value: Any, where: str) -> Metrics:
+    if not isinstance(value, Mapping) or len(value) > METRICS_LIMIT:
+        raise ProtocolError(f"{where} must be an object of at most {METRICS_LIMIT} numbers")
+    for name, number in value.items():
+        if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
+            raise ProtocolError(f"{where} holds something that is not the name of a metric")
+        if isinstance(number, str) and number not in NOT_FINITE:
+            raise ProtocolError(f"{where} holds something that is no number")
+        if not isinstance(number, str):
+            _checked("float", number, where)
+    return dict(value)

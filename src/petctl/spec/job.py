@@ -73,12 +73,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     gpus: int = 0  # nominal, per node; only the local cluster divides them
     launcher: str = "elastic"
     python: str = ""  # empty: the cluster's rule
+    warm: bool = True  # Python workers are forked from a process that has made their imports
+    preload: list[str] = field(default_factory=list)  # modules to import there, beside those that are known
     env: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, str] = field(default_factory=dict)  # environment name -> name of the secret
     prepare: str = ""  # shell line, once per node before its first workers
     restarts: int = 3
     grace: float = 30.0
     max_time: float = 0.0  # 0: no limit
+    stall_after: float = 60.0  # seconds without a step, once steps are reported; 0: never
     priority: int = 0
     labels: dict[str, str] = field(default_factory=dict)
     experiment: str = ""
@@ -106,12 +109,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             gpus: int | None = None,
             launcher: str | None = None,
             python: str | PathLike[str] | None = None,
+            warm: bool | str | None = None,
+            preload: Sequence[str] | str | None = None,
             env: Mapping[str, object] | None = None,
             secrets: Mapping[str, str] | None = None,
             prepare: str | None = None,
             restarts: int | None = None,
             grace: float | str | None = None,
             max_time: float | str | None = None,
+            stall_after: float | str | None = None,
             priority: int | None = None,
             labels: Mapping[str, object] | None = None,
             experiment: str | None = None,
@@ -170,12 +176,15 @@ _JOB: dict[str, Callable[[object], object]] = {
     "gpus": values.whole(0),
     "launcher": values.one_of(*LAUNCHERS),
     "python": values.single_line,
+    "warm": values.truth,
+    "preload": values.module_names,
     "env": values.text_mapping(values.ENVIRONMENT_NAMES, values.text),
     "secrets": values.text_mapping(values.ENVIRONMENT_NAMES, values.secret_name),
     "prepare": values.text,
     "restarts": values.whole(0),
     "grace": parse_duration,
     "max_time": parse_duration,
+    "stall_after": parse_duration,
     "priority": values.whole(-(2**31)),
     "labels": values.text_mapping(values.LABEL_NAMES, values.text),
     "experiment": values.single_line,

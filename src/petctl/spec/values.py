@@ -114,6 +114,15 @@ def one_of(*choices: str) -> Callable[[object], str]:
     return convert
 
 
+def truth(value: object) -> bool:
+    """Yes or no, in one way of writing it only."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value in ("true", "false"):
+        return value == "true"
+    raise wrong(f"expected true or false, got {shown(value)}")
+
+
 def words(value: object) -> list[str]:
     """A list of words; one string is split as a shell would, with quotes but without any expansion."""
     if isinstance(value, str):
@@ -124,6 +133,18 @@ def words(value: object) -> list[str]:
     if not isinstance(value, Sequence) or isinstance(value, (bytes, bytearray)):
         raise wrong(f"expected a list of words, got {shown(value)}")
     return [word for _, word in _each(enumerate(value), lambda _, word: text(word))]
+
+
+def module_names(value: object) -> list[str]:
+    """Names of Python modules."""
+
+    def module(_: int, word: object) -> str:
+        name = text(word)
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise wrong(f"expected the name of a Python module, such as torch.nn, got {shown(name)}")
+        return name
+
+    return [name for _, name in _each(enumerate(words(value)), module)]
 
 
 class Names(NamedTuple):

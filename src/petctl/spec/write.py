@@ -77,6 +77,7 @@ _JOB: Writers = {
     "labels": dict,
     "grace": format_duration,
     "max_time": format_duration,
+    "stall_after": format_duration,
     "log_cap": format_bytes,
     "rendezvous": _rendezvous,
 }

@@ -14,11 +14,11 @@ from typing import Any, Callable, Iterator
 
 import pytest
 
-from petctl.agent import processes
+from petctl.agent import private, processes
 from petctl.agent.task import Task, Timing, encode_task
 from petctl.clusters.archive import build_agent
 from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.events import Config, End, Expect
+from petctl.rendezvous.events import Config, End, Expect, Scale
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
 from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.messages import CANCELLED, Outcome
@@ -89,6 +89,7 @@ class Bench:
         epoch: int = 1,
         restarts: int = 0,
         min_nodes: int = 0,
+        eager: bool = False,
         revive: dict[str, Any] | None = None,
         **fields: Any,
     ) -> None:
@@ -98,7 +99,7 @@ class Bench:
         task = Task(
             job=self.job, kind=kind, words=words, log_dir=str(self.logs), max_nodes=nodes, restarts=restarts, **fields
         )
-        config = Config(min_nodes=min_nodes or nodes, max_nodes=nodes, wanted=nodes, restarts=restarts, silence=2.0)
+        config = Config(min_nodes or nodes, nodes, wanted=nodes, restarts=restarts, silence=2.0, eager=eager)
 
         async def listen() -> None:
             machine = Coordinator(config, self._loop.time(), leader=f"bench-{epoch}", epoch=epoch, fresh=epoch == 1)
@@ -139,6 +140,11 @@ class Bench:
         """The user's cancel."""
         assert self.server is not None
         self._loop.call_soon_threadsafe(self.server.step, End(Outcome(CANCELLED, 130, "cancelled")))
+
+    def scale(self, wanted: int, *release: str) -> None:
+        """The user's wish for another size, and whom the cluster gives up for it."""
+        assert self.server is not None
+        self._loop.call_soon_threadsafe(self.server.step, Scale(wanted, release))
 
     def agent(self, *words: str, node: str = "n0", python: str = sys.executable, **options: Any) -> Node:
         """A node in a process tree of its own."""
@@ -194,6 +200,8 @@ class Bench:
             agent.wait(10)
             if agent.stdout is not None:
                 agent.stdout.close()
+        for state in (self.directory / "nodes").glob("*"):
+            private.remove_of(str(state))  # a guardian that was killed just now could not
         self.close_coordinator()
 
         async def drain() -> None:

@@ -12,8 +12,9 @@ from typing import Any, Awaitable, Callable
 
 import pytest
 
-from petctl.agent import native, processes
+from petctl.agent import processes
 from petctl.agent import workers as module
+from petctl.agent.starting import start_process
 from petctl.agent.workers import Launch, Worker, Workers
 from tests.integration.agent.conftest import alive, until
 
@@ -125,6 +126,33 @@ def test_what_ended_workers_left_is_gone_before_the_next_start(play: Callable[..
     play(act)
 
 
+def test_early_workers_give_way_to_those_of_a_round(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        less = asyncio.Event()
+        scene.workers.on_early = less.set
+        scene.workers.start_early([scene.launch(0, "/bin/sleep", "600"), scene.launch(1, "/bin/true")])
+        early = scene.workers.early[0].pid
+        await less.wait()
+        assert [worker.pid for worker in scene.workers.early] == [early]
+        scene.workers.start([scene.launch(0, "/bin/sh", "-c", "exit 3")])
+        assert not alive(early) and not scene.workers.early
+        assert (await scene.exits.get()).code == 3
+        assert scene.exits.empty()  # the end of an early one is no news
+
+    play(act)
+
+
+def test_early_workers_are_stopped_like_any_other(play: Callable[..., None]) -> None:
+    async def act(scene: Scene) -> None:
+        scene.workers.start_early([scene.launch(0, "/bin/sleep", "600")])
+        early = scene.workers.early[0].pid
+        scene.workers.stop(30.0, final=True)
+        await scene.stopped.wait()
+        assert not alive(early) and not scene.workers.early
+
+    play(act)
+
+
 def test_all_or_none_are_started(play: Callable[..., None]) -> None:
     async def act(scene: Scene) -> None:
         with pytest.raises(FileNotFoundError):
@@ -140,11 +168,10 @@ def test_a_worker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     parent = os.fork()
     if parent == 0:
         try:
-            bind = native.die_with_parent()
             launch = Launch(
                 0, 0, ["/bin/sleep", "600"], dict(os.environ), None, str(tmp_path / "o"), str(tmp_path / "e")
             )
-            os.write(write, b"%d\n" % module._start(launch, bind).pid)
+            os.write(write, b"%d\n" % start_process(launch, launch.env).pid)
             signal.pause()
         finally:
             os._exit(1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import petctl
+from petctl.agent import private
 from petctl.jobs import JobHandle, list_jobs
 from tests.integration.local.conftest import (
     Stage,
@@ -101,12 +102,15 @@ def test_a_wish_survives_the_supervisor(stage: Stage) -> None:
     assert handle.wait(20).state == "cancelled"
 
 
-def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage) -> None:
+def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMPDIR", raising=False)
     handle = stage.start(nodes=2)
     stage.running(2)
     path = job_path(handle)
     # Supervisor, its standby, 2 guardians, 2 agents, 2 workers.
     found = eventually(lambda: len(processes_of(path)) == 8 and processes_of(path), "all processes of the job")
+    private_directories = [Path("/tmp", private.name_of(str(node))) for node in (path / "nodes").iterdir()]
+    assert all(directory.is_dir() for directory in private_directories)
     # One worker is left for the sweep; all others are stopped first, so that nobody is brought back between two kills.
     spared = stage.marks()[0].pid
     for number in (signal.SIGSTOP, signal.SIGKILL):
@@ -117,6 +121,7 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage) -> N
     assert (status.state, status.exit_code) == ("lost", 70)
     assert "killed" in status.sentence
     assert not still_there([path])
+    assert not any(directory.exists() for directory in private_directories)
     assert [job.state for job in list_jobs()] == ["lost"]
 
 

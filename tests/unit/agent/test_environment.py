@@ -51,6 +51,7 @@ def test_every_variable_that_a_script_may_expect() -> None:
         "PETCTL_JOB_ID": "mnist-3f9k",
         "PETCTL_ROUND": "7",
         "PETCTL_EPOCH": "5",
+        "PETCTL_HEARTBEAT_LIMIT": "5",
         "PETCTL_NODE": "n1",
         "PETCTL_NODE_KEY": "mnist-3f9k/n1/ab12",
         "PETCTL_WORKER_KEY": "mnist-3f9k/n1/ab12/7/3",
@@ -85,6 +86,15 @@ def test_an_ipv6_master_is_bracketed_only_in_the_endpoint() -> None:
 
 
 def test_marks_of_an_outer_job_are_not_inherited() -> None:
-    outer = {"PETCTL_STEP": "prepare", "PETCTL_WORKER_KEY": "outer", "PETCTL_NODE_KEY": "outer"}
-    env = node_environment(outer, task(), "n1", "inner")
-    assert "PETCTL_STEP" not in env and "PETCTL_WORKER_KEY" not in env and env["PETCTL_NODE_KEY"] == "inner"
+    names = ("PETCTL_STEP", "PETCTL_WORKER_KEY", "PETCTL_AGENT_SOCKET")
+    env = node_environment({**dict.fromkeys(names, "outer"), "PETCTL_NODE_KEY": "outer"}, task(), "n1", "inner")
+    assert not any(name in env for name in names) and env["PETCTL_NODE_KEY"] == "inner"
+
+
+def test_a_worker_finds_its_agent_and_petctl_after_what_the_user_put_on_the_path() -> None:
+    here = context(socket="/tmp/p/agent.sock", library="/tmp/p/library")
+    assert worker_environment({}, task(), here, 0, "")["PETCTL_AGENT_SOCKET"] == "/tmp/p/agent.sock"
+    assert worker_environment({}, task(), here, 0, "")["PYTHONPATH"] == "/tmp/p/library"
+    assert worker_environment({"PYTHONPATH": ""}, task(), here, 0, "")["PYTHONPATH"] == "/tmp/p/library"
+    env = worker_environment({"PYTHONPATH": "/a"}, task(env={"PYTHONPATH": "/b:/c"}), here, 0, "")
+    assert env["PYTHONPATH"] == "/b:/c:/tmp/p/library"

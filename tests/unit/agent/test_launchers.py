@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.environment import RoundContext
+from petctl.agent.environment import ROUND_NAMES, RoundContext
 from petctl.agent.host import Devices, count_processes
-from petctl.agent.launchers import command, interpreter, launches, torchrun_command
+from petctl.agent.launchers import command, interpreter, interpreter_words, launches, torchrun_command
 from petctl.agent.task import Task
 from petctl.errors import UsageError
 from petctl.rendezvous.messages import Place
@@ -59,6 +60,56 @@ def test_elastic_starts_one_process_per_rank_and_torchrun_one_per_node() -> None
     assert (only.rank, only.out) == (2, "/logs/round-0003/rank-2.out")
     with pytest.raises(UsageError, match="mpi"):
         launches(task("shell", "true", launcher="mpi"), CONTEXT, {}, "/logs")
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("python train.py", 1),
+        ("python -u -O train.py -u", 3),
+        ("python -uB -X dev -W ignore -m pkg.train", 6),
+        ("python -Xdev -Werror -c code", 3),
+        ("python", 0),
+        ("python -u", 0),
+        ("python -", 0),
+        ("python -I train.py", 0),
+        ("python -uE train.py", 0),
+        ("python -S train.py", 0),
+        ("python -um pkg", 0),
+        ("python --version", 0),
+        ("python -i train.py", 0),
+    ],
+)
+def test_words_of_the_interpreter(words: str, wanted: int) -> None:
+    assert interpreter_words(words.split()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (task("script", "train.py"), 2),
+        (task("module", "pkg.train"), 2),
+        (task("program", "python3.11", "-O", "train.py"), 2),
+        (task("program", "/usr/bin/python3", "train.py"), 1),
+        (task("program", "bash", "train.sh"), 0),
+        (task("program", "python-config", "train.py"), 0),
+        (task("shell", "python train.py"), 0),
+        (task("script", "train.py", warm=False), 0),
+        (task("script", "train.py", launcher="torchrun"), 0),
+    ],
+)
+def test_which_workers_can_be_forked(given: Task, wanted: int) -> None:
+    assert {launch.interpreter for launch in launches(given, CONTEXT, dict(os.environ), "/logs")} == {wanted}
+
+
+def test_only_names_of_the_round_differ_between_workers() -> None:
+    other = Place(rank=0, nodes=1, first_rank=0, world_size=2, master_addr="10.0.0.2", master_port=1)
+    contexts = (CONTEXT, dataclasses.replace(CONTEXT, epoch=2, round=4, place=other, spent=1))
+    planned = [launch for context in contexts for launch in launches(task("script", "x.py"), context, os.environ, "/l")]
+    assert len(planned) == 4
+    common = [{name: launch.env[name] for name in launch.env if name not in ROUND_NAMES} for launch in planned]
+    assert all(env == common[0] for env in common)
+    assert all(len({launch.env[name] for launch in planned}) > 1 for name in ROUND_NAMES if name != "LOCAL_WORLD_SIZE")
 
 
 def test_the_interpreter_is_the_jobs_else_the_nodes_python3(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from petctl.agent.rootcause import explain, from_error_file, from_stderr, signal_name
+from petctl.agent.stacks import compared, user_stacks
 from petctl.agent.workers import Launch, Worker
 
 
@@ -88,3 +89,61 @@ def test_names_of_signals() -> None:
     assert (signal_name(9), signal_name(11)) == ("SIGKILL", "SIGSEGV")
     if sys.platform.startswith("linux"):
         assert signal_name(40) == "signal 40"
+
+
+def test_an_overrun_deadline_is_told_with_the_users_stacks() -> None:
+    program = """
+import threading, time, faulthandler
+def train():
+    faulthandler.dump_traceback_later(0.05, exit=True)
+    time.sleep(60)
+train()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20, check=False)
+    message, text = from_stderr(trace(1).encode() + b"and went on\n" + ended.stderr)
+    assert message == "it overran a deadline of its own (elastic.expires)"
+    assert "in train" in text and "ValueError" not in text
+    later, _ = from_stderr(ended.stderr + trace(1).encode())
+    assert later == "ValueError: bad step", "what came last counts"
+
+
+def test_stacks_are_compared_and_the_odd_one_comes_first(tmp_path: Path) -> None:
+    for rank in range(12):
+        where = "load" if rank == 7 else "all_reduce"
+        frames = [
+            f'  File "train.py", line 3 in {where}',
+            f'  File "/tmp/{rank}/petctl/elastic/runner.py", line 1 in run',
+        ]
+        text = "\n".join([f"Thread 0x{rank:08x} (most recent call first):", *frames])
+        (tmp_path / f"rank-{rank}.stacks").write_text(text)
+    (tmp_path / "rank-12.stacks").write_text("")
+    (tmp_path / "rank-3.err").write_text("not this")
+    lines = compared(str(tmp_path), 0).splitlines()
+    assert lines[:3] == ["rank 7:", "Thread (most recent call first):", '  File "train.py", line 3 in load']
+    assert lines[4] == "11 ranks (the first is 0):" and "all_reduce" in lines[6]
+    assert lines[-1] == f"all stacks are in {tmp_path}/rank-*.stacks"
+    assert compared(str(tmp_path / "none"), 0) == ""
+
+
+def test_threads_of_petctls_own_are_left_out_of_stacks() -> None:
+    own = [
+        "Current thread 0x00007f01 (most recent call first):",
+        '  File "/x/petctl/elastic/channel.py", line 90 in _write_stacks',
+        '  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap',
+        "",
+    ]
+    loader = [
+        "Thread 0x00007f02 (most recent call first):",
+        '  File "/x/site-packages/loader.py", line 1 in fetch',
+        '  File "/usr/lib/python3.11/threading.py", line 1002 in _bootstrap',
+        "",
+    ]
+    main = [
+        "Thread 0x00007f03 (most recent call first):",
+        '  File "/x/train.py", line 7 in step',
+        '  File "/x/petctl/elastic/runner.py", line 40 in run',
+    ]
+    text = user_stacks([*own, *loader, *main])
+    assert "channel.py" not in text and "fetch" in text and text.endswith("in run")
+    assert user_stacks(own), "better those than none"
+    assert len(user_stacks([*main[:1], *(f"  File {k}" for k in range(10_000))])) <= 8192

@@ -11,7 +11,15 @@ from petctl.cli.ending import exit_code, root_cause
 from petctl.cli.follow import is_news, status_line
 from petctl.cli.page import job_page
 from petctl.cli.text import duration, many_workers, table
-from petctl.jobs.status import ErrorStatus, NodeStatus, RoundStatus, SizeStatus, Status
+from petctl.jobs.status import (
+    ErrorStatus,
+    NodeStatus,
+    ProgressStatus,
+    RankProgress,
+    RoundStatus,
+    SizeStatus,
+    Status,
+)
 
 
 def a_status(**fields: Any) -> Status:
@@ -124,3 +132,45 @@ def test_when_lines_need_a_prefix() -> None:
 )
 def test_which_events_are_news(event: dict[str, Any], news: bool) -> None:
     assert is_news(event) is news
+
+
+PROGRESS = ProgressStatus(
+    step=120,
+    steps_per_second=8.333,
+    metrics={"loss": 0.31234567, "accuracy": "nan", "samples_per_second": 1024.0},
+    ranks=[
+        RankProgress(rank=0, node="0", step=120, steps_per_second=8.3),
+        RankProgress(rank=1, node="0", step=118, steps_per_second=4.1),
+    ],
+    stragglers=[1],
+)
+
+
+def test_progress_is_on_the_line_and_on_the_page() -> None:
+    status = a_status(progress=PROGRESS)
+    words = "step 120  8.33/s  loss 0.3123  accuracy nan  samples_per_second 1024"
+    assert words in status_line(status)
+    page = job_page(status, colour=False)
+    assert f"progress   {words}" in page
+    assert "slow       rank 1 below 0.8 of the median pace" in page
+    assert "118-120" in page
+    assert "slow" not in job_page(a_status(progress=PROGRESS, state="succeeded"), colour=False)
+
+
+def test_the_last_failure_is_on_the_page_of_a_job_that_goes_on() -> None:
+    hung = ErrorStatus(
+        node="1", rank=5, local_rank=1, code=124, message="no step for 60 s", traceback="Thread 0x1:", hung=True
+    )
+    page = job_page(a_status(last_failure=hung), colour=False)
+    assert "last failure  rank 5 on node 1, hangs: no step for 60 s\n    Thread 0x1:" in page
+    assert "last failure" not in job_page(a_status(last_failure=hung, error=BOOM, state="failed"), colour=False)
+
+
+@pytest.mark.parametrize("kind", ["stragglers", "refund"])
+def test_stragglers_are_news(kind: str) -> None:
+    assert is_news({"kind": kind})
+
+
+@pytest.mark.parametrize("kind", ["progress", "stall"])
+def test_first_steps_are_not_and_a_stall_is_told_by_the_round_after_it(kind: str) -> None:
+    assert not is_news({"kind": kind})

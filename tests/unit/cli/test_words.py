@@ -90,7 +90,8 @@ def test_every_option_reaches_its_field() -> None:
     typed = """
         -n 1:2:3 --procs cpu -c local --name mnist --prepare true --restarts 9 --grace 2m --max-time 1h
         --priority -4 --experiment exp --workspace ws --python /usr/bin/python3 --launcher torchrun
-        --gpus 2 --listen 0.0.0.0 --cwd /tmp --secret KEY=wandb --label a=b=c -e X= train.py
+        --gpus 2 --listen 0.0.0.0 --cwd /tmp --secret KEY=wandb --label a=b=c -e X=
+        --no-warm --preload a --preload b.c train.py
     """
     job = job_of(*typed.split())
     assert (str(job.nodes), job.procs, job.cluster, job.name, job.prepare) == ("1:2:3", "cpu", "local", "mnist", "true")
@@ -98,6 +99,7 @@ def test_every_option_reaches_its_field() -> None:
     assert (job.experiment, job.workspace, job.python, job.launcher) == ("exp", "ws", "/usr/bin/python3", "torchrun")
     assert (job.gpus, job.listen, job.cwd) == (2, "0.0.0.0", "/tmp")
     assert (job.secrets, job.labels, job.env) == ({"KEY": "wandb"}, {"a": "b=c"}, {"X": ""})
+    assert (job.warm, job.preload) == (False, ["a", "b.c"])
 
 
 def test_a_name_alone_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,23 @@ def test_a_plan_holds_what_will_be_started_and_no_secret(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("job", "eager"),
+    [
+        (Job(module="train"), True),
+        (Job(program=["/opt/bin/python3.12", "train.py"]), True),
+        (Job(module="train", warm=False), False),
+        (Job(module="train", launcher="torchrun"), False),
+        (Job(program=["pythonic", "train.py"]), False),
+        (Job(shell="python train.py"), False),
+    ],
+    ids=["module", "python", "cold", "torchrun", "program", "shell"],
+)
+def test_rounds_are_eager_where_restarts_are_cheap(tmp_path: Path, job: Job, eager: bool) -> None:
+    plan = make_plan(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})["plan"]
+    assert plan["config"]["eager"] is eager
+
+
 def test_a_plan_that_cannot_work_says_why(tmp_path: Path) -> None:
     directory = JobDirectory(tmp_path / "jobs" / "x-2222")
     with pytest.raises(UsageError, match=r"there is no script none\.py"):

@@ -131,6 +131,14 @@ def test_the_last_failure_is_forgiven_when_a_member_was_lost() -> None:
     assert [e.node for e in effects if isinstance(e, Lost)] == ["1"]
 
 
+@pytest.mark.parametrize(("leaving", "why"), [(True, "node 1 leaves"), (False, "node 1 had lost the coordinator")])
+def test_a_member_without_workers_ends_the_round_whatever_became_of_it(leaving: bool, why: str) -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("1", m.IDLE, leaving=leaving)
+    assert story.machine.reason.startswith(why) and not story.machine.planned
+
+
 def test_a_failure_is_charged_and_named() -> None:
     story = Story()
     story.running("0", "1")
@@ -138,6 +146,17 @@ def test_a_failure_is_charged_and_named() -> None:
     said = [e.sentence for e in story.effects if isinstance(e, Event) and e.kind == "failure"]
     assert said == ["rank 1 on node 1 was killed by SIGKILL (1 of 1 restarts used)"]
     assert story.machine.budget.spent == 1
+
+
+@pytest.mark.parametrize(("eager", "elastic"), [(True, True), (True, False), (False, True)])
+def test_who_stands_by_starts_early_where_workers_can_park(eager: bool, elastic: bool) -> None:
+    story = Story(config=Config(1, 3, 2, eager=eager))
+    story.running("0", "1")
+    assert story.say("2")["2"].early is False
+    told = story.at_work("0", m.RUNNING, elastic=elastic)
+    assert ("2" in told) is elastic
+    assert story.say("2", beat=True)["2"].early is (eager and elastic)
+    assert not story.at_work("0", m.RUNNING, elastic=elastic, beat=True)["0"].early
 
 
 def test_join_timeout_ends_a_job_that_never_gets_enough_nodes() -> None:

@@ -155,6 +155,66 @@ def test_close_stops_workers_then_exits_with_the_outcome() -> None:
     assert only(member.step(node.WorkersStopped(), 2.0), node.Exit).outcome == outcome
 
 
+@pytest.mark.parametrize(
+    ("event", "planned", "final"),
+    [
+        (node.Received(Order(header(seq=3), m.PREPARE, 2)), False, False),
+        (node.Received(Order(header(seq=3), m.PREPARE, 2, planned=True)), True, False),
+        (node.Received(Order(header(seq=3), m.STANDBY)), False, False),
+        (node.WorkerFailed(1, Failure("0", 0, 0, 1)), False, False),
+        (node.Tick(), False, False),
+        (node.Terminate(), True, True),
+        (node.Received(Order(header(seq=3), m.RELEASE)), True, True),
+        (node.Received(Order(header(seq=3), m.CLOSE, outcome=Outcome(m.CANCELLED, 130, "enough"))), True, True),
+        (node.Received(Order(header(seq=3), m.CLOSE, outcome=Outcome(m.ENDED_FAILED, 1, "no"))), False, True),
+    ],
+    ids=["broken", "changed", "stand by", "failed", "fenced", "preempted", "released", "cancelled", "job failed"],
+)
+def test_a_stop_says_whether_it_is_planned_and_whether_workers_are_needed_again(
+    event: object, planned: bool, final: bool
+) -> None:
+    stop = only(running().step(event, 61.0), node.Stop)
+    assert (stop.planned, stop.final) == (planned, final)
+
+
+def test_warming_is_told_when_it_changes_and_with_every_report() -> None:
+    member = connected()
+    assert only(member.step(node.Warming(True), 0.1), node.Send).report.warming
+    assert member.step(node.Warming(True), 0.2) == []
+    assert only(member.step(node.Connected(), 0.3), node.Send).report.warming
+    assert not only(member.step(node.Warming(False), 0.4), node.Send).report.warming
+
+
+def test_a_node_that_stands_by_starts_its_workers_early_once() -> None:
+    member = connected()
+    effects = member.step(node.Received(Order(header(), m.STANDBY, early=True)), 0.1)
+    assert only(effects, node.StartEarly)
+    assert only(effects, node.Send).report.warming, "until the driver says that it is not"
+    assert member.step(node.Received(Order(header(), m.STANDBY, early=True)), 0.2) == []
+    assert not only(member.step(node.Warming(False), 0.3), node.Send).report.warming
+
+
+def test_a_node_with_workers_starts_none_early() -> None:
+    effects = running().step(node.Received(Order(header(seq=3), m.STANDBY, early=True)), 0.3)
+    assert only(effects, node.Stop) and not any(isinstance(e, node.StartEarly) for e in effects)
+
+
+def test_that_workers_can_park_is_told_once_and_with_every_report() -> None:
+    member = running()
+    assert only(member.step(node.Elastic(), 0.3), node.Send).report.elastic
+    assert member.step(node.Elastic(), 0.4) == []
+    assert only(member.step(node.Connected(), 0.5), node.Send).report.elastic
+
+
+def test_a_beat_that_is_due_is_not_lost_when_another_event_comes_first() -> None:
+    member = running()
+    due = member.deadline()
+    assert due is not None
+    member.step(node.Received(Order(header(seq=3), m.RUN, 1, place=PLACE)), due + 0.1)
+    assert member.deadline() == due
+    assert only(member.step(node.Tick(), due + 0.1), node.Send).report.beat
+
+
 def test_deadlines_are_never_in_the_past() -> None:
     member = running()
     for now in (1.0, 5.3, 60.5, 61.0, 700.0):

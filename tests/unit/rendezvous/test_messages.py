@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from petctl.errors import ProtocolError
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Progress, Report, Stall
 
 FULL = Report(
     "0",
@@ -32,7 +32,11 @@ FULL = Report(
     True,
     2,
     "unpacking code",
+    warming=True,
+    elastic=True,
+    progress=Progress(9, (4, -1), (2.5, 0.0), (0.4, 0.0), (0.3, 0.0), {"loss": 0.25, "grad/norm": "nan"}, 12.5),
 )
+TOLD = m.encode(FULL)["progress"]
 
 
 def test_a_full_report_survives_the_way() -> None:
@@ -42,7 +46,7 @@ def test_a_full_report_survives_the_way() -> None:
 
 def test_a_full_order_survives_the_way() -> None:
     outcome = Outcome(m.ENDED_FAILED, 3, "why", FULL.failure)
-    order = Order(FULL.header, m.CLOSE, 5, True, True, FULL.place, outcome, 4, "sentence")
+    order = Order(FULL.header, m.CLOSE, 5, True, True, FULL.place, outcome, 4, "sentence", True, Stall(3, "no step"))
     assert m.decode_order(m.encode(order)) == order
 
 
@@ -67,6 +71,13 @@ def test_a_full_order_survives_the_way() -> None:
         {"failure": 3},
         {"note": "x" * 20000},
         {"incarnation": None},
+        {"progress": {}},
+        {"progress": {**TOLD, "steps": [1, "2"]}},
+        {"progress": {**TOLD, "steps": [1]}},
+        {"progress": {**TOLD, "paces": 3}},
+        {"progress": {**TOLD, "metrics": {"loss": "high"}}},
+        {"progress": {**TOLD, "metrics": {"\x1b[2J": 1}}},
+        {"progress": {**TOLD, "metrics": {f"m{k}": k for k in range(100)}}},
     ],
 )
 def test_wrong_reports_are_refused(change: dict[str, object]) -> None:

@@ -55,6 +55,8 @@ labels: {team: vision}
 experiment: baseline
 workspace: research
 python: .venv/bin/python
+warm: false
+preload: [torch, torch.nn]
 launcher: torchrun
 cluster: local
 cwd: sub
@@ -80,6 +82,8 @@ FULL_JOB = Job(
     experiment="baseline",
     workspace="research",
     python=".venv/bin/python",
+    warm=False,
+    preload=["torch", "torch.nn"],
     launcher="torchrun",
     cluster="local",
     cwd="sub",

@@ -57,7 +57,7 @@ def make_plan(job: Job, directory: JobDirectory, settings: Mapping[str, Any]) ->
                 for index in range(job.nodes.initial)
             ],
             "task": encode_task(task),
-            "config": dataclasses.asdict(config_of(job)),
+            "config": dataclasses.asdict(dataclasses.replace(config_of(job), eager=task.can_be_warm)),
             "secrets": dict(job.secrets),
             "listen": job.listen,
             "address": address,

@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Callable, Iterator, List
 
+from petctl.agent import private
+
 MARKER = b"PETCTL_NODE_KEY="
 
 
@@ -46,7 +48,7 @@ def _belongs(pid: int, key: bytes, place: bytes) -> bool:
 
 
 def sweep(job: str, state_directories: Path, node: str = "", patience: float = 5.0) -> int:
-    """Ends what is left of a node (or of the whole job), until nothing is; returns how many it ended."""
+    """Ends what is left of a node (or of the whole job), until nothing is; returns how many processes it ended."""
     key = MARKER + f"{job}/{node}/".encode() if node else MARKER + f"{job}/".encode()
     place = os.fsencode(state_directories / node if node else state_directories)
     deadline = time.monotonic() + patience
@@ -54,6 +56,8 @@ def sweep(job: str, state_directories: Path, node: str = "", patience: float = 5
     while True:
         found = [pid for pid in _processes() if _belongs(pid, key, place)]
         if not found or time.monotonic() > deadline:
+            for directory in [state_directories / node] if node else state_directories.glob("*"):
+                private.remove_of(str(directory))
             return ended
         for pid in found:
             ended += _end(pid, lambda pid=pid: _belongs(pid, key, place), deadline)  # type: ignore[misc]

@@ -19,6 +19,7 @@ from petctl.clusters.local.room import is_no_room
 log = logging.getLogger("petctl.supervisor")
 
 INTERVAL = 0.05  # seconds between two pictures
+PROGRESS_INTERVAL = 1.0  # ... and between two that differ only in the progress of the workers
 EFFORT = 20  # with very many nodes a picture takes longer: spend at most a twentieth of the time on them
 
 
@@ -37,6 +38,7 @@ class Recorder:
         self._written: Optional[Dict[str, Any]] = None
         self._last: Optional[Dict[str, Any]] = None
         self._full = False  # the disk was, when last written to
+        self._progress_at = 0.0
 
     def event(self, kind: str, sentence: str, **data: Any) -> None:
         """Writes an event down, at once, and then the status that follows from it."""
@@ -64,7 +66,9 @@ class Recorder:
 
     def write(self) -> None:
         """Replaces status.json, if the picture has changed."""
-        status = {**self.status, **self.picture(), "rounds": self.history.rounds, "started": self.history.started}
+        history = self.history
+        status = {**self.status, **self.picture(), "rounds": history.rounds, "started": history.started}
+        status["last_failure"] = history.last_failure
         if status["state"] != self.status["state"]:
             status["since"] = time.time()
         self.status = status
@@ -83,8 +87,11 @@ class Recorder:
         self._save(last=True)
 
     def _save(self, last: bool = False) -> None:
-        if self.status == self._written:
-            return
+        if self.status == self._written or (
+            not last and self._only_progress() and time.monotonic() < self._progress_at
+        ):
+            return  # the next heartbeat brings us back
+        self._progress_at = time.monotonic() + PROGRESS_INTERVAL
         try:
             write_json(self.directory.status, self.status, reserved=last)
         except OSError as error:
@@ -92,6 +99,10 @@ class Recorder:
             return
         self._full = False
         self._written = {**self.status, "rounds": list(self.status["rounds"])}
+
+    def _only_progress(self) -> bool:
+        """Has nothing else changed since the last picture?"""
+        return self._written is not None and {**self.status, "progress": 0} == {**self._written, "progress": 0}
 
     def _complain(self, sentence: str, error: OSError) -> None:
         """Once about a full disk, on which the log is too; any other trouble each time."""

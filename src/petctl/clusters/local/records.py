@@ -23,6 +23,7 @@ class History:
         self.round = 0  # the highest that was ever opened
         self.spent = 0  # failures charged so far
         self.restarts: Dict[str, int] = {}
+        self.last_failure: Optional[Dict[str, Any]] = None
         self.started: Optional[float] = None  # it got its slots; the time limit counts from here
         self.broken: Optional[float] = None  # since when no round runs, after one did
         self._reasons: Dict[int, str] = {}
@@ -36,6 +37,8 @@ class History:
         elif kind == "node" and event.get("restart"):
             name = str(event.get("node"))
             self.restarts[name] = self.restarts.get(name, 0) + 1
+        elif kind == "failure":
+            self.last_failure = event.get("failure")
         elif kind == "round":
             self.round = max(self.round, int(event["round"]))
             self._reasons[int(event["round"])] = str(event.get("reason", ""))
@@ -111,6 +114,8 @@ def first_status(record: Dict[str, Any]) -> Dict[str, Any]:
         "restarts": size["restarts"],
         "nodes": [],
         "rounds": [],
+        "progress": None,
+        "last_failure": None,
         "world_size": 0,
         "exit_code": None,
         "error": None,

@@ -205,6 +205,7 @@ class Supervisor:
             "spent": facts["spent"],
             "world_size": facts["world_size"],
             "nodes": rows,
+            "progress": facts["progress"] or self.recorder.status.get("progress"),
         }
 
     # -- what the user wants -------------------------------------------------------------------------------------------

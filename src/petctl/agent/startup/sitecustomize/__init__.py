@@ -1,0 +1,76 @@
+"""Runs in the user's interpreter, in the place of `sitecustomize`, and leaves no trace when the script begins.
+
+The agent puts the directory of this package at the head of PYTHONPATH; PETCTL_STARTUP says what for:
+
+    check     the interpreter does run this: so it is safe to start the script's own command line as a zygote
+    zygote    imports what it is asked to and forks workers (serving.py)
+    learn     an ordinary worker that notes what it imports (learning.py)
+
+A fork of the zygote simply returns from here, and the interpreter goes on to what its command line says. Nothing has to
+be imitated: `__main__`, sys.argv, sys.path, tracebacks and exit codes are the interpreter's own.
+
+Whatever fails in a zygote must end the process: if it got away from here, it would run the script as a worker nobody
+asked for. This package uses the standard library only, any Python from 3.8, and nothing of petctl beyond itself.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+AT_START = frozenset(sys.modules)  # what any Python has loaded before its script begins
+_VARIABLE = "PETCTL_STARTUP"
+_BROKEN = 70
+
+
+def _run() -> None:
+    directory = os.path.dirname(os.path.dirname(__file__))
+    role, _, value = os.environ.pop(_VARIABLE, "").partition(":")
+    if role == "check":
+        _become_zygote(value)
+    _take_out(directory)
+    try:
+        if role == "zygote":
+            from .serving import serve
+
+            serve(int(value))
+        elif role == "learn":
+            from .learning import note_imports
+
+            note_imports(value)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        if role == "zygote":
+            sys.stderr.flush()
+            os._exit(_BROKEN)
+    for name in [name for name in sys.modules if name.partition(".")[0] == __name__]:
+        del sys.modules[name]
+    for place in [place for place in sys.path_importer_cache if place.startswith(directory)]:
+        del sys.path_importer_cache[place]
+    __import__(__name__)  # the user's own, if there is one; if not, `site` expects this very error
+
+
+def _become_zygote(descriptor: str) -> None:
+    """Starts again with the worker's command line, in the environment that this process was itself started with.
+
+    os.environ is not that any more: a Python in the C locale has changed LC_CTYPE in it.
+    """
+    with open("/proc/self/environ", "rb") as file:
+        pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if b"=" in entry]
+    env = {name: value for name, _, value in pairs}
+    env[os.fsencode(_VARIABLE)] = os.fsencode("zygote:" + descriptor)
+    os.execvpe(sys.argv[1], sys.argv[1:], env)
+
+
+def _take_out(directory: str) -> None:
+    while directory in sys.path:
+        sys.path.remove(directory)
+    rest = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part != directory]
+    if rest:
+        os.environ["PYTHONPATH"] = os.pathsep.join(rest)
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+if __name__ == "sitecustomize":
+    _run()

@@ -1,0 +1,30 @@
+"""petctl.elastic: what a training script imports to keep its process through membership changes.
+
+    from petctl import elastic
+
+    state = elastic.State(model=model, optimizer=optimizer, sampler=sampler, step=0)
+
+    def train(state):
+        model = DistributedDataParallel(state.model)     # wrapped anew in each round
+        ...
+            state.step += 1
+            state.commit()
+
+    elastic.run(train, state)
+
+The same script runs under petctl, torchrun and plain python. Standard library only; torch is used when the script has
+imported it. `runner` is the way in; `state` and `parts` keep the values, `groups` and `connections` the process groups,
+`control` and `channel` the orders of the agent, `spread` brings new members up to date, `sampler` deals out the data,
+`checkpoints` and `saved` write the State down, `progress` tells how far it is.
+"""
+
+from __future__ import annotations
+
+from petctl.elastic.checkpoints import checkpoint
+from petctl.elastic.place import rank, world_size
+from petctl.elastic.progress import expires, report
+from petctl.elastic.runner import run
+from petctl.elastic.sampler import ElasticSampler
+from petctl.elastic.state import State
+
+__all__ = ["ElasticSampler", "State", "checkpoint", "expires", "rank", "report", "run", "world_size"]

@@ -1,0 +1,151 @@
+"""`run`: calls the training function, again in every round, with the same process and the same objects.
+
+A round ends by an order of the agent (`control`), or by an error that the loss of a peer explains. Then the State
+goes back to its last commit (unless it stands at one), the groups are taken down, and the worker rests until its next
+place comes. Everything else that the training function raises is the script's own failure and goes through at once.
+
+Without an agent (plain python, torchrun, any other launcher) there is one round, and `run` makes and takes down its
+group.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, Callable, Dict, Optional, TypeVar
+
+from petctl.elastic import channel, place, spread
+from petctl.elastic.control import Control, Parked
+from petctl.elastic.groups import Groups, is_about_peers
+from petctl.elastic.state import State, ledger_of
+from petctl.elastic.wrappers import Wrappers
+
+Result = TypeVar("Result")
+HEARTBEAT_LIMIT = "PETCTL_HEARTBEAT_LIMIT"  # seconds after which the agents' side takes a silent node for lost
+
+
+def run(
+    train: Callable[[State], Result],
+    state: State,
+    *,
+    backend: Optional[str] = None,
+    on_resize: Optional[Callable[[int, int], None]] = None,
+    timeout: Optional[float] = None,
+) -> Result:
+    """Calls train(state), in as many rounds as it takes, and returns its result.
+
+    `backend` and `timeout` (seconds) are those of torch's process group. `on_resize(before, now)` is called on every
+    rank when the State comes from a round with another number of ranks, before train is entered: the place to scale
+    the learning rate.
+    """
+    training = _Training(train, state, Groups(backend, timeout), on_resize)
+    try:
+        result: Result = training.run()
+        return result
+    finally:
+        training.close()
+
+
+class _Training:
+    """One call of `run`."""
+
+    def __init__(self, train: Any, state: State, groups: Groups, on_resize: Any) -> None:
+        self._train, self._state, self._groups, self._on_resize = train, state, groups, on_resize
+        self._ledger = ledger_of(state)
+        connected = None if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else channel.connect()
+        self._control = Control(connected, groups, place.round_number()) if connected is not None else None
+        self._wrappers = Wrappers()
+        self._failed = True
+
+    def run(self) -> Any:
+        if not self._ledger.commits:
+            for witness in self._ledger.witnesses:
+                witness.beginning(self._state)
+        if self._control is None:
+            return self._round()
+        self._ledger.keeping = True
+        self._ledger.snapshot(self._state)
+        self._ledger.gate = self._control
+        if not place.round_number():  # started early: everything is ready, and there is no place yet
+            self._rest(self._control, rollback=False)
+        while True:
+            try:
+                return self._round()
+            except Parked as parked:
+                rollback = parked.rollback
+                self._end_round(parked)
+            except Exception as error:
+                rollback = True
+                self._groups.leave(broken=True)
+                if not (self._control.cut_off or (is_about_peers(error) and self._control.await_park(_patience()))):
+                    raise
+                traceback.clear_frames(error.__traceback__)
+            self._rest(self._control, rollback)
+
+    def _round(self) -> Any:
+        control = self._control
+        if control is not None:
+            control.arriving()
+        store = self._groups.join(under_petctl=control is not None)
+        if self._groups.joined:
+            self._wrappers.watch()
+            spread.equalize(self._state)
+        before, now = self._ledger.world, place.world_size()
+        if self._on_resize is not None and before not in (0, now):
+            self._on_resize(before, now)
+        self._ledger.world = now
+        if control is not None:
+            control.begin(self._ledger.commits, store, place.rank(), now)
+        result = self._train(self._state)
+        self._groups.barrier()
+        self._failed = False
+        return result
+
+    def _end_round(self, parked: Parked) -> None:
+        """Leaves the groups, together with the others where that was agreed on."""
+        traceback.clear_frames(parked.__traceback__)
+        assert self._control is not None
+        broken = parked.rollback or self._control.cut_off
+        if not broken:
+            try:
+                for witness in self._ledger.witnesses:
+                    witness.parking(self._state, self._control.final)
+                self._groups.barrier()
+            except RuntimeError as error:
+                if not is_about_peers(error):
+                    raise
+                broken = True  # a peer was lost here; this rank stands at its commit all the same
+        self._groups.leave(broken)
+
+    def _rest(self, control: Control, rollback: bool) -> None:
+        control.rest()
+        if rollback:
+            self._ledger.rollback(self._state)
+        self._wrappers.drop()
+        self._groups.bury()
+        _take_place(control.next_place())
+
+    def close(self) -> None:
+        self._ledger.gate = None
+        self._ledger.keeping = False
+        if self._control is not None:
+            self._control.close()
+        self._groups.close(broken=self._failed)
+        self._wrappers.close()
+
+
+def _patience() -> float:
+    """How long the agent may take to learn that a peer is lost; a second for the way."""
+    return float(os.environ.get(HEARTBEAT_LIMIT) or 5.0) + 1.0
+
+
+def _take_place(order: Dict[str, Any]) -> None:
+    """Environment and output files of the new place."""
+    os.environ.update(order["env"])
+    for stream, path, number in ((sys.stdout, order.get("out"), 1), (sys.stderr, order.get("err"), 2)):
+        if path:
+            stream.flush()
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            os.dup2(descriptor, number)
+            os.close(descriptor)

@@ -1,0 +1,119 @@
+"""Warm starts with torch: as many threads as in a cold one, little memory of its own, and a working process group."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from petctl.rendezvous.messages import SUCCEEDED
+from tests.integration.agent.conftest import Bench, until
+from tests.integration.agent.warm_scene import Ended, WarmScene, play
+
+ROOT = Path(__file__).resolve().parents[3]
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
+
+PRELOAD = ["torch", "numpy", "torch.nn.parallel", "torch._dynamo"]
+
+# Numbers of threads that torch says it uses, and those that there are after work in each library.
+THREADS = """
+import os, numpy, torch
+print(torch.get_num_threads(), torch.get_num_interop_threads())
+a = numpy.ones((600, 600))
+a @ a
+print("numpy", len(os.listdir("/proc/self/task")))
+b = torch.ones(600, 600)
+b @ b
+torch.ones(1 << 22).add_(1)
+print("torch", len(os.listdir("/proc/self/task")))
+print(os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("PYTORCH_NVML_BASED_CUDA_CHECK"))
+"""
+
+
+@pytest.fixture(scope="module")
+def python() -> str:
+    found = os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch" / "bin" / "python"))
+    if not Path(found).exists():
+        pytest.skip(f"{found} does not exist; `make test` installs it")
+    return found
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"OMP_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "2"}], ids=["", "omp", "openblas"]
+)
+def test_numeric_libraries_have_the_threads_of_a_cold_start(tmp_path: Path, python: str, env: dict[str, str]) -> None:
+    (tmp_path / "threads.py").write_text(THREADS)
+    seen: list[Ended] = []
+
+    async def act(scene: WarmScene) -> None:
+        seen.append(await scene.cold(python, "-u", "threads.py"))
+        seen.append(await scene.forked(python, "-u", "threads.py", preload=PRELOAD))
+
+    play(tmp_path, act, env)
+    assert seen[0].code == 0, seen[0].err
+    assert seen[1] == seen[0]
+
+
+def test_chance_is_fresh_in_each_worker(tmp_path: Path, python: str) -> None:
+    (tmp_path / "chance.py").write_text("import numpy, torch\nprint(torch.initial_seed())\nprint(numpy.random.rand())")
+
+    async def act(scene: WarmScene) -> None:
+        seen = [await scene.forked(python, "chance.py", preload=PRELOAD) for _ in range(2)]
+        first, second = (done.out.splitlines() for done in seen)
+        assert len(first) == 2
+        assert not set(first) & set(second)
+
+    play(tmp_path, act)
+
+
+def test_an_idle_worker_has_little_memory_of_its_own(tmp_path: Path, python: str) -> None:
+    (tmp_path / "idle.py").write_text("import torch, gc, time\ngc.collect()\nprint('up', flush=True)\ntime.sleep(600)")
+
+    async def act(scene: WarmScene) -> None:
+        launches = [scene.launch(python, "-u", "idle.py", local_rank=rank) for rank in (1, 2)]
+        scene.warm.begin(launches[0], PRELOAD)
+        scene.workers.start(launches)
+        for launch in launches:
+            await asyncio.get_running_loop().run_in_executor(
+                None, until, lambda launch=launch: "up" in Path(launch.out).read_text(), "it is idle", 90.0
+            )
+        for worker in scene.workers.running:
+            assert worker.process is None
+            assert own_memory(worker.pid) < 30 << 20
+
+    play(tmp_path, act)
+
+
+def own_memory(pid: int) -> int:
+    """Bytes that no other process uses."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("Private_Clean", "Private_Dirty")))
+
+
+GROUP = """
+import os, sys, torch, torch.distributed as dist
+model = torch.nn.Linear(4, 4)
+dist.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(model)
+model(torch.ones(2, 4)).sum().backward()
+with open("/proc/%d/comm" % os.getppid()) as file:
+    print(file.read().strip(), dist.get_world_size(), flush=True)
+if os.environ["PETCTL_ROUND"] == "1" and dist.get_rank() == 0:
+    sys.exit(1)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+def test_a_process_group_of_forked_workers(bench: Bench, python: str) -> None:
+    script = bench.directory / "train.py"
+    script.write_text(GROUP)
+    bench.open("script", [str(script)], nodes=2, python=python, restarts=1)
+    for name in ("n0", "n1"):
+        bench.agent(node=name)
+    assert bench.ended(200).state == SUCCEEDED
+    assert {bench.line(rank, number=2) for rank in (0, 1)} == {"petctl-zygote 2"}
+    logs = [(bench.directory / f"{name}.log").read_text() for name in ("n0", "n1")]
+    assert not any("cold" in log for log in logs), logs

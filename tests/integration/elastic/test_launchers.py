@@ -1,0 +1,129 @@
+"""The same script under petctl, under torchrun and by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+from tests.integration.elastic.harness import IMPORTS, ROOT, environment, until
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+TRAINING = Path(__file__).with_name("training.py")
+EXAMPLE = ROOT / "examples" / "elastic_ddp" / "train.py"
+
+
+def lines(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def test_by_hand_and_under_torchrun_it_learns_the_same(tmp_path: Path, torch_python: str) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    results = [
+        subprocess.run(
+            [torch_python, *launcher, str(TRAINING)],
+            env=environment(STEPS="40"),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=2 * IMPORTS,
+        )
+        for launcher in ([], torchrun)
+    ]
+    for done in results:
+        assert done.returncode == 0, done.stderr
+    by_hand, under_torchrun = (lines(done.stdout) for done in results)
+    assert {line["world"] for line in by_hand} == {1}
+    assert {line["world"] for line in under_torchrun} == {2}
+    ends = [line["weight"] for line in by_hand + under_torchrun if "done" in line]
+    assert len(ends) == 3
+    assert ends == pytest.approx([ends[0]] * 3, rel=1e-4)
+
+
+class Job:
+    """A job of the real petctl on this machine."""
+
+    def __init__(self, home: Path, *words: str) -> None:
+        self._env = environment(PETCTL_HOME=str(home))
+        submitted = self.petctl("submit", *words)
+        assert submitted.returncode == 0, submitted.stderr
+        self.id = submitted.stdout.split()[-1]
+        self.directory = home / "jobs" / self.id
+
+    def petctl(self, *words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "petctl", *words]
+        return subprocess.run(argv, env=self._env, cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+    def status(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads((self.directory / "status.json").read_text()))
+        except OSError:
+            return {"state": "", "world_size": 0, "round": 0}
+
+    def lines(self, rank: int) -> list[dict[str, Any]]:
+        """What that rank of the newest round has said."""
+        logs = sorted(self.directory.glob(f"logs/round-*/rank-{rank}.out"))
+        return lines(logs[-1].read_text().rpartition("\n")[0]) if logs else []
+
+    def steps(self, rank: int, world: int, more: int = 5) -> dict[str, Any]:
+        """Waits until that rank has made some steps among so many; the first of them."""
+
+        def made() -> list[dict[str, Any]]:
+            return [line for line in self.lines(rank) if "step" in line and line["world"] == world]
+
+        until(lambda: len(made()) > more, f"steps among {world}: {self.status()}", IMPORTS)
+        return made()[0]
+
+
+@pytest.fixture
+def job(tmp_path: Path, torch_python: str) -> Iterator[Job]:
+    job = Job(tmp_path, "-n", "1:2", "--python", torch_python, str(TRAINING))
+    try:
+        yield job
+    finally:
+        job.petctl("cancel", job.id)
+
+
+def test_survivors_keep_their_process_when_a_node_is_killed_and_replaced(job: Job) -> None:
+    survivor = job.steps(rank=0, world=2)["pid"]
+    guardian = next(node["pid"] for node in job.status()["nodes"] if node["rank"] == 1)
+    os.kill(guardian, signal.SIGKILL)
+    alone = job.steps(rank=0, world=1)
+    assert alone["pid"] == survivor
+    both = job.steps(rank=0, world=2)
+    assert both["pid"] == survivor
+    assert both["step"] > alone["step"]
+    assert job.steps(rank=1, world=2)["step"] >= both["step"]
+
+
+def test_a_scale_down_undoes_nothing(job: Job) -> None:
+    survivor = job.steps(rank=0, world=2)["pid"]
+    before = job.lines(0)
+    assert job.petctl("scale", job.id, "1").returncode == 0
+    alone = job.steps(rank=0, world=1)
+    assert alone["pid"] == survivor
+    logs = sorted(job.directory.glob("logs/round-*/rank-0.out"))[0]
+    made = max(line["made"] for line in lines(logs.read_text()) if "made" in line)
+    assert made >= before[-1].get("step", 0)
+    assert next(line["entered"] for line in job.lines(0) if "entered" in line) == made
+
+
+def test_the_example_ends_well_under_petctl(tmp_path: Path, torch_python: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "petctl", "run", "-n", "2", "--python", torch_python, str(EXAMPLE), "--epochs", "2"],
+        env=environment(PETCTL_HOME=str(tmp_path)),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=2 * IMPORTS,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 ranks, process" in done.stdout
+    for rank in range(2):
+        assert f"rank {rank} is done: 80 steps" in done.stdout

@@ -1,0 +1,216 @@
+"""When checkpoints are written, that they never delay a step, and what a cold start goes on from. Without torch."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petctl.elastic import checkpoints, saved
+from petctl.elastic.checkpoints import checkpoint
+from petctl.elastic.saved import Mark
+from petctl.elastic.state import State
+from petctl.errors import UsageError
+
+DEADLINE = 20.0
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under plain python."""
+    for name in ("RANK", "PETCTL_EPOCH", "PETCTL_ROUND", "PETCTL_CHECKPOINT_DIR", "TORCHELASTIC_RESTART_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def place(monkeypatch: pytest.MonkeyPatch, epoch: int, round_number: int, rank: int = 0) -> None:
+    monkeypatch.setenv("PETCTL_EPOCH", str(epoch))
+    monkeypatch.setenv("PETCTL_ROUND", str(round_number))
+    monkeypatch.setenv("RANK", str(rank))
+
+
+def train(directory: Path, steps: int, **options: Any) -> State:
+    """A State after so many commits from its newest checkpoint on, all of them written down."""
+    state = State(step=0, seen=[])
+    kept = checkpoint(state, **{"every": 1, "directory": str(directory), **options})
+    assert kept is not None
+    kept.beginning(state)
+    for _ in range(steps):
+        state.step += 1
+        state.seen.append(state.step)
+        state.commit()
+        assert kept.flush(DEADLINE)
+    return state
+
+
+def test_a_cold_start_goes_on_from_the_newest(tmp_path: Path) -> None:
+    train(tmp_path, 4)
+    state = train(tmp_path, 0)
+    assert (state.step, state.seen, state.commits) == (4, [1, 2, 3, 4], 4)
+
+
+def test_the_last_ones_are_kept(tmp_path: Path) -> None:
+    train(tmp_path, 6, keep=2)
+    assert saved.marks(tmp_path) == [Mark(0, 0, 6), Mark(0, 0, 5)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["epoch-0-round-0-step-5", "epoch-0-round-0-step-6"]
+
+
+def test_every_so_many_commits_and_at_the_planned_end(tmp_path: Path) -> None:
+    state = train(tmp_path, 7, every=3)
+    assert [mark.step for mark in saved.marks(tmp_path)] == [6, 3]
+    kept = checkpoint(state, every=100, directory=str(tmp_path))
+    assert kept is not None
+    kept.parking(state, final=True)  # it returns when the checkpoint is there
+    assert saved.marks(tmp_path)[0].step == 7
+
+
+def test_every_so_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    state = State(step=0)
+    kept = checkpoint(state, every="5m", directory=str(tmp_path))
+    assert kept is not None
+    for seconds in (100.0, 199.0, 1.0, 299.0, 1.0):  # it is time after the third and after the fifth
+        now += seconds
+        state.commit()
+        kept.flush()
+    assert [mark.step for mark in saved.marks(tmp_path)] == [5, 3]
+
+
+def test_only_rank_0_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place(monkeypatch, 1, 1, rank=1)
+    train(tmp_path, 3)
+    assert saved.marks(tmp_path) == []
+
+
+def test_a_late_write_of_an_older_round_never_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place(monkeypatch, 1, 3)
+    train(tmp_path, 5)
+    place(monkeypatch, 2, 4)
+    train(tmp_path, 1)
+    place(monkeypatch, 1, 9)  # cut off, and far ahead in steps and rounds
+    late = State(step=0, seen=[])
+    kept = checkpoint(late, every=1, directory=str(tmp_path))
+    assert kept is not None
+    for _ in range(50):
+        late.commit()
+    kept.flush(DEADLINE)
+    assert saved.marks(tmp_path)[0] == Mark(2, 4, 6)
+    place(monkeypatch, 3, 10)
+    assert train(tmp_path, 0).step == 6
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "gone", "manifest cut", "manifest gone", "manifest of no sense"])
+def test_a_torn_one_is_passed_over(tmp_path: Path, damage: str, capfd: pytest.CaptureFixture[str]) -> None:
+    train(tmp_path, 2)
+    newest = tmp_path / str(Mark(0, 0, 2))
+    victim = newest / (saved.MANIFEST if damage.startswith("manifest") else "seen.pkl")
+    data = victim.read_bytes()
+    if damage.endswith("gone"):
+        victim.unlink()
+    elif damage.endswith("cut"):
+        victim.write_bytes(data[: len(data) // 2])
+    elif damage == "flip":
+        victim.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    else:
+        victim.write_text("[]")
+    assert train(tmp_path, 0).step == 1
+    assert "epoch-0-round-0-step-2 is passed over" in capfd.readouterr().err
+
+
+def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
+    train(tmp_path, 1)
+    left = tmp_path / ".writing-epoch-0-round-0-step-2-0123abcd"
+    left.mkdir()
+    (left / "seen.pkl").write_bytes(b"half")
+    newer = tmp_path / ".writing-epoch-0-round-1-step-2-0123abcd"  # somebody of a newer round is at work there
+    newer.mkdir()
+    assert train(tmp_path, 1).step == 2
+    assert not left.exists() and newer.exists()
+
+
+class SlowDisk:
+    """Writes only when it is told to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began, self.may_go_on = threading.Event(), threading.Event()
+        self.written: list[int] = []
+        write = saved.write
+
+        def slowly(directory: Path, mark: Mark, snapshot: Any) -> None:
+            self.began.set()
+            assert self.may_go_on.wait(DEADLINE)
+            write(directory, mark, snapshot)
+            self.written.append(mark.step)
+
+        monkeypatch.setattr(saved, "write", slowly)
+
+
+def test_a_slow_disk_delays_no_step_and_the_newest_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = SlowDisk(monkeypatch)
+    state = State(step=0, data=list(range(10)))
+    kept = checkpoint(state, every=1, directory=str(tmp_path))
+    assert kept is not None
+    state.step = 1
+    state.commit()
+    assert disk.began.wait(DEADLINE)
+    for step in range(2, 101):
+        state.step = step
+        state.data[0] = step
+        state.commit()  # would stand here for ever
+    assert not kept.flush(0.01)
+    disk.may_go_on.set()
+    assert kept.flush(DEADLINE)
+    assert disk.written == [1, 100]
+    first = saved.read(tmp_path, Mark(0, 0, 1))
+    assert first.commits == 1 and b"\x01" in first.copies["step"].skeleton, "written as it was at its commit"
+
+
+def test_a_write_that_fails_costs_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "file"
+    place.write_text("no directory")
+    train(place, 3)
+    place.unlink()
+    said = capfd.readouterr().err
+    assert said.count("was not written") == 1 and "Training goes on" in said
+    assert train(place, 2).step == 2
+    assert [mark.step for mark in saved.marks(place)] == [2, 1]
+
+
+@pytest.mark.parametrize("every", [0, -1, "", "5 days", "often", 2.5, None])
+def test_an_interval_of_no_sense_is_refused(tmp_path: Path, every: Any) -> None:
+    with pytest.raises(UsageError, match="every="):
+        checkpoint(State(), every=every, directory=str(tmp_path))
+
+
+def test_nothing_to_keep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="keep=0"):
+        checkpoint(State(), every=1, keep=0, directory=str(tmp_path))
+
+
+def test_without_a_directory_it_says_so_and_trains(capfd: pytest.CaptureFixture[str]) -> None:
+    state = State(step=0)
+    assert checkpoint(state, every=1) is None
+    state.commit()
+    assert "no checkpoints are written" in capfd.readouterr().err
+
+
+def test_the_jobs_own_directory_is_the_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(checkpoints.CHECKPOINT_DIR, str(tmp_path))
+    state = State(step=0)
+    kept = checkpoint(state, every=1)
+    state.commit()
+    assert kept is not None and kept.flush(DEADLINE)
+    assert saved.marks(tmp_path) == [Mark(0, 0, 1)]
+
+
+def test_other_parts_than_the_checkpoints_are_refused(tmp_path: Path) -> None:
+    train(tmp_path, 1)
+    state = State(epoch=0)
+    kept = checkpoint(state, every=1, directory=str(tmp_path))
+    assert kept is not None
+    with pytest.raises(UsageError, match="a checkpoint, seen, step"):
+        kept.beginning(state)
