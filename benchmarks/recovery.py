@@ -11,7 +11,8 @@ and the clock runs until every rank of the next round has made a step. Peers: to
 same two workers without any launcher. torchrun gets a deadline (--deadline), and is said to have missed when its
 job ends.
 
-Read it so: "petctl" minus "cold start" is what the loss itself cost, the rest is Python importing PyTorch.
+Read it so: "petctl" minus "cold start" is what the loss itself cost, the rest is Python importing PyTorch. Workers are
+started cold here (--no-warm); restart.py shows what warm and in-place restarts make of it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def cold_start(python: str) -> float:
 def petctl(command: str, python: str, scenario: str) -> float:
     """One loss under petctl."""
     with PetctlJob(command, python) as job:
-        job.start("1:2")
+        job.start("1:2", "--no-warm")
         job.marks.stepping(START, world=2, steps=5)
         rank_zero, other = job.node_names()
         old = job.marks.pids()

@@ -26,7 +26,7 @@ START = 60.0
 def petctl_up(command: str, python: str) -> float:
     """1 -> 2."""
     with PetctlJob(command, python) as job:
-        job.start("1:1:2")
+        job.start("1:1:2", "--no-warm")
         job.marks.stepping(START, world=1, steps=5)
         begin = time.monotonic()
         job.call("scale", job.id, "2")
@@ -36,7 +36,7 @@ def petctl_up(command: str, python: str) -> float:
 def petctl_down(command: str, python: str) -> float:
     """2 -> 1."""
     with PetctlJob(command, python) as job:
-        job.start("1:2")
+        job.start("1:2", "--no-warm")
         job.marks.stepping(START, world=2, steps=5)
         begin = time.monotonic()
         job.call("scale", job.id, "1")
@@ -47,7 +47,7 @@ def petctl_below(command: str, python: str) -> float:
     """2 of at most 3, because the cluster has two slots."""
     with PetctlJob(command, python) as job:
         (job.directory / "petctl.yaml").write_text("clusters:\n  local:\n    slots: 2\n")
-        begin = job.start("2:3")
+        begin = job.start("2:3", "--no-warm")
         return job.marks.stepping(START, world=2) - begin
 
 

@@ -11,7 +11,7 @@ from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.schedule import Schedule
 
 HISTORIES = 2400
-CHUNK = 200
+CHUNK = 50
 SEARCH = 100  # histories in which a mutant must be caught
 
 

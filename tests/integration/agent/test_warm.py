@@ -13,7 +13,7 @@ import pytest
 
 from petctl.agent import processes
 from petctl.agent import warm as module
-from tests.integration.agent.conftest import Bench, alive, until
+from tests.integration.agent.conftest import INTERPRETERS, Bench, alive, until
 from tests.integration.agent.warm_scene import WarmScene, make_environment, play
 
 # Says whether it was forked, and which of the modules named as its arguments had been imported for it.
@@ -100,6 +100,21 @@ def test_workers_that_run_are_learnt_from_when_they_have_started_up(
         await asyncio.wait_for(scene.stopped.wait(), 30)
         (worker,) = scene.warm.processes
         assert alive(worker)
+
+    play(tmp_path, act)
+
+
+def test_a_module_that_is_only_looked_for_is_not_imported_ahead(tmp_path: Path, python: str) -> None:
+    (tmp_path / "looks.py").write_text(
+        "import importlib.util, sys, decimal\nprint('harmless' in sys.modules)\nimportlib.util.find_spec('harmless')"
+    )
+
+    async def act(scene: WarmScene) -> None:
+        scene.warm.begin(scene.launch(python, "looks.py"), [])
+        launch = scene.launch(python, "looks.py", local_rank=0)
+        scene.workers.start([launch])
+        await scene.ended(launch)
+        assert (await scene.forked(python, "looks.py")).out == "False\n"
 
     play(tmp_path, act)
 
@@ -306,10 +321,12 @@ if os.environ["PETCTL_ROUND"] == "1":
 """
 
 
-def test_a_restart_is_warm_and_leaves_nothing(bench: Bench, python: str) -> None:
+@pytest.mark.parametrize("own", INTERPRETERS)
+def test_a_restart_is_warm_and_leaves_nothing(bench: Bench, python: str, own: str) -> None:
+    """Whatever Python the agent itself runs on."""
     (bench.directory / "rounds.py").write_text(ROUNDS)
     bench.open("script", [str(bench.directory / "rounds.py")], procs="2", restarts=1, python=python)
-    node = bench.agent()
+    node = bench.agent(python=own)
     assert bench.ended().state == "succeeded"
     assert {bench.line(rank, number=2) for rank in (0, 1)} == {"forked 2"}
     assert node.wait() == 0

@@ -82,7 +82,9 @@ def test_sharded_weights_come_back_for_another_number_of_ranks(tmp_path: Path, t
     script = str(EXAMPLES / "elastic_fsdp" / "train.py")
     written = run_and_kill_a_node(tmp_path, torch_python, "step 40 of", script, "--steps", "200")
     begins = re.findall(r"\[0\] (\d) rank\(s\) on cpu, process (\d+), from step (\d+)", written)
-    assert [int(step) % 20 for *_, step in begins] == [0] * len(begins) and int(begins[1][2]) >= 40, written
+    assert int(begins[1][2]) >= 40 and int(begins[1][2]) % 20 == 0, (
+        "from the last checkpoint: a piece of later steps is lost"
+    )
     assert begins[0][0] == "2" and begins[1][0] == "1", "it goes on with the rank that is left"
     assert begins[0][1] == begins[1][1], "in the same process"
     losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", written)]

@@ -13,8 +13,6 @@ Whatever fails in a zygote must end the process: if it got away from here, it wo
 asked for. This package uses the standard library only, any Python from 3.8, and nothing of petctl beyond itself.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

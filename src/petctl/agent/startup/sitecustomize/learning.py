@@ -1,15 +1,13 @@
 """Notes which modules a worker imports, so that the next zygote can import them ahead.
 
 Only what is really imported counts: many libraries look for optional packages (importlib.util.find_spec) that the
-script never uses. Nothing here may disturb the worker: it holds no descriptor, starts no thread and hides its errors.
+script never uses. Nothing here may disturb the worker: it holds no descriptor, starts no thread, hides its errors, and
+imports nothing that a Python has not loaded anyway, or it would delay every first start.
 """
-
-from __future__ import annotations
 
 import os
 import sys
 import time
-from typing import Any
 
 _OF_SITE = ("sitecustomize", "usercustomize")  # any Python looks for them
 _SECONDS = 120.0  # what is imported later than this is no part of starting up
@@ -23,7 +21,7 @@ class _Notes:
         self._process = os.getpid()  # forks of the worker are not asked: what they import is their own business
         self._end = time.monotonic() + _SECONDS
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if self._path and name not in _OF_SITE and os.getpid() == self._process and _is_import():
             self._note(name)
 
