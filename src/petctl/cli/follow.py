@@ -18,8 +18,6 @@ from petctl.cli.text import duration, elapsed, progress_words
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, LogLine, Status
 
-REDRAW_SECONDS = 0.5
-
 
 class Follower:
     """One job on one screen, from now to its end."""
@@ -41,7 +39,7 @@ class Follower:
                 self._interrupt()
             self._funnel.add(self._handle.logs(follow=True, blocks=True))
             self._funnel.add(self._sentences())
-            for batch in self._funnel.batches(REDRAW_SECONDS if self._screen.live else None):
+            for batch in self._funnel.batches():
                 self._write(batch)
                 if self._screen.live:
                     self._screen.status(status_line(self._handle.status()))

@@ -16,6 +16,7 @@ from typing import Generic, Iterable, Iterator, TypeVar
 Item = TypeVar("Item")
 
 MOST_WAITING = 32  # an item can be a megabyte of lines
+PATIENCE = 0.5  # seconds; also between two looks at the status
 MOST_AT_ONCE = 32
 
 
@@ -44,11 +45,14 @@ class Funnel(Generic[Item]):
         """Adds one item from outside; safe in a signal handler too."""
         self._queue.put(item)
 
-    def batches(self, timeout: float | None = None) -> Iterator[list[Item]]:
-        """Batches until all sources have ended; an empty one after `timeout` without news. Raises a source's error."""
+    def batches(self) -> Iterator[list[Item]]:
+        """Batches until all sources have ended, an empty one after half a second without news. Raises a source's error.
+
+        It never waits without an end: a Ctrl-C that comes just as the wait begins is seen only after it.
+        """
         while self._sources:
             items: list[Item] = []
-            ended = self._gather(items, timeout)
+            ended = self._gather(items)
             yield items
             if ended is not None:
                 self._sources -= 1
@@ -60,9 +64,9 @@ class Funnel(Generic[Item]):
         self._closed = True
         self._room.set()
 
-    def _gather(self, items: list[Item], timeout: float | None) -> _Ended | None:
+    def _gather(self, items: list[Item]) -> _Ended | None:
         try:
-            item = self._queue.get(timeout=timeout)
+            item = self._queue.get(timeout=PATIENCE)
             while True:
                 if isinstance(item, _Ended):
                     return item

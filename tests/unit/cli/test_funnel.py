@@ -45,7 +45,7 @@ def test_a_single_item_is_not_held_back() -> None:
     assert [item for batch in batches for item in batch] == ["second"]
 
 
-def test_an_empty_batch_after_the_timeout() -> None:
+def test_an_empty_batch_when_there_is_no_news() -> None:
     hold = threading.Event()
 
     def source() -> Iterator[str]:
@@ -54,7 +54,7 @@ def test_an_empty_batch_after_the_timeout() -> None:
 
     funnel: Funnel[str] = Funnel()
     funnel.add(source())
-    batches = funnel.batches(timeout=0.01)
+    batches = funnel.batches()
     assert next(batches) == []
     hold.set()
     assert "late" in [item for batch in batches for item in batch]
