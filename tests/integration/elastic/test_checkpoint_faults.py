@@ -96,7 +96,7 @@ def test_a_writer_killed_at_any_moment_leaves_only_whole_ones(tmp_path: Path) ->
             begun = int(process.stdout.readline().split()[1])
             assert begun >= newest, "it goes on from the newest there was"
             if attempt % 2:  # in the middle of its first or second; the others have written one, however slow the disk
-                until(lambda: any(mark.step > begun for mark in saved.marks(tmp_path)), "a checkpoint")
+                until(lambda begun=begun: any(mark.step > begun for mark in saved.marks(tmp_path)), "a checkpoint")
             with pytest.raises(subprocess.TimeoutExpired):  # lets it write for a while
                 process.wait(moments.uniform(0.0, 0.3))
         finally:
