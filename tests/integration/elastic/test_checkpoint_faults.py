@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,10 @@ def whole(directory: Path, mark: Mark) -> None:
     assert set(blob) == {step % 251}
 
 
+def has_later(directory: Path, step: int) -> bool:
+    return any(mark.step > step for mark in saved.marks(directory))
+
+
 def test_a_writer_killed_at_any_moment_leaves_only_whole_ones(tmp_path: Path) -> None:
     moments = random.Random(7)
     newest = 0
@@ -96,7 +101,7 @@ def test_a_writer_killed_at_any_moment_leaves_only_whole_ones(tmp_path: Path) ->
             begun = int(process.stdout.readline().split()[1])
             assert begun >= newest, "it goes on from the newest there was"
             if attempt % 2:  # in the middle of its first or second; the others have written one, however slow the disk
-                until(lambda begun=begun: any(mark.step > begun for mark in saved.marks(tmp_path)), "a checkpoint")
+                until(partial(has_later, tmp_path, begun), "a checkpoint")
             with pytest.raises(subprocess.TimeoutExpired):  # lets it write for a while
                 process.wait(moments.uniform(0.0, 0.3))
         finally:
