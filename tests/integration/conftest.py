@@ -1,10 +1,35 @@
-"""Nothing that petctl learns in a test is kept, and nothing that was learnt before is known in it."""
+"""For all integration tests: interpreters that `make test` provides, and a memory of imports that is the test's own."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that petctl learns in a test is kept, and nothing that was learnt before is known in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def torch_python() -> str:
+    """An interpreter with PyTorch."""
+    return _provided("PETCTL_TORCH_PYTHON", ".venv-torch")
+
+
+@pytest.fixture(scope="session")
+def foreign_python() -> str:
+    """An interpreter with PyTorch, Lightning, accelerate and JAX."""
+    return _provided("PETCTL_FOREIGN_PYTHON", ".venv-foreign")
+
+
+def _provided(variable: str, environment: str) -> str:
+    python = os.environ.get(variable, str(ROOT / environment / "bin" / "python"))
+    if not Path(python).exists():
+        pytest.skip(f"{python} does not exist; `make test` installs it")
+    return python

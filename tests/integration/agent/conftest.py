@@ -8,9 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import pytest
 
@@ -22,8 +21,7 @@ from petctl.rendezvous.events import Config, End, Expect, Scale
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
 from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.messages import CANCELLED, Outcome
-
-DEADLINE = 30.0
+from tests.integration.waiting import DEADLINE, until
 
 
 def _interpreters() -> list[Any]:
@@ -38,17 +36,6 @@ def _interpreters() -> list[Any]:
 
 
 INTERPRETERS = _interpreters()
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """Waits for a fact about processes or files that nobody announces; fails loudly at its deadline."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        threading.Event().wait(0.01)
 
 
 def alive(pid: int) -> bool:

@@ -12,7 +12,8 @@ import pytest
 
 from petctl.clusters.archive import build_agent
 from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
-from tests.integration.agent.conftest import INTERPRETERS, Bench, alive, until
+from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.parametrize("python", INTERPRETERS)
 

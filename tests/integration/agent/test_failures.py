@@ -6,7 +6,8 @@ import json
 import sys
 
 from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED, Failure
-from tests.integration.agent.conftest import Bench, alive, until
+from tests.integration.agent.conftest import Bench, alive
+from tests.integration.waiting import until
 
 
 def failure(bench: Bench) -> Failure:

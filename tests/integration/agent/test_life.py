@@ -13,7 +13,8 @@ import pytest
 from petctl.agent import processes
 from petctl.agent.task import Timing
 from petctl.rendezvous.messages import CANCELLED, SUCCEEDED
-from tests.integration.agent.conftest import Bench, alive, until
+from tests.integration.agent.conftest import Bench, alive
+from tests.integration.waiting import until
 
 # A worker that says who it is and ends when its file appears.
 WAITS = """

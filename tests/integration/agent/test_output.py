@@ -10,7 +10,8 @@ import threading
 
 from petctl.agent.logs import LogFollower
 from petctl.rendezvous.messages import SUCCEEDED
-from tests.integration.agent.conftest import DEADLINE, Bench, alive
+from tests.integration.agent.conftest import Bench, alive
+from tests.integration.waiting import DEADLINE
 
 FLOOD = """
 import sys

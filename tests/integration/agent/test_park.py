@@ -12,7 +12,8 @@ from typing import NamedTuple
 import pytest
 
 from petctl.rendezvous.messages import CANCELLED
-from tests.integration.agent.conftest import Bench, alive, until
+from tests.integration.agent.conftest import Bench, alive
+from tests.integration.waiting import until
 
 WORKER = str(Path(__file__).with_name("elastic_worker.py"))
 

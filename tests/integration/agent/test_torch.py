@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,25 +31,14 @@ main()
 """
 
 
-@pytest.fixture(scope="module")
-def python() -> str:
-    for candidate in (sys.executable, str(ROOT / ".venv-torch" / "bin" / "python")):
-        if (
-            Path(candidate).exists()
-            and subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0
-        ):
-            return candidate
-    pytest.skip("torch is not installed")
-
-
 @pytest.mark.parametrize("launcher", ["elastic", "torchrun"])
 @pytest.mark.parametrize("fails", [False, True], ids=["well", "badly"])
-def test_a_process_group_over_two_nodes(bench: Bench, python: str, launcher: str, fails: bool) -> None:
+def test_a_process_group_over_two_nodes(bench: Bench, torch_python: str, launcher: str, fails: bool) -> None:
     script = bench.directory / "train.py"
     script.write_text(SCRIPT)
     env = {"BOOM": "1"} if fails else {}
     procs = "2" if fails and launcher == "torchrun" else "1"
-    bench.open("script", [str(script)], nodes=2, procs=procs, python=python, launcher=launcher, env=env)
+    bench.open("script", [str(script)], nodes=2, procs=procs, python=torch_python, launcher=launcher, env=env)
     for name in ("n0", "n1"):
         bench.agent(node=name)
     outcome = bench.ended(150)

@@ -13,8 +13,9 @@ import pytest
 
 from petctl.agent import processes
 from petctl.agent import warm as module
-from tests.integration.agent.conftest import INTERPRETERS, Bench, alive, until
+from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
 from tests.integration.agent.warm_scene import WarmScene, make_environment, play
+from tests.integration.waiting import until
 
 # Says whether it was forked, and which of the modules named as its arguments had been imported for it.
 TELLS = """

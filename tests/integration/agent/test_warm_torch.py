@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from petctl.rendezvous.messages import SUCCEEDED
-from tests.integration.agent.conftest import Bench, until
+from tests.integration.agent.conftest import Bench
 from tests.integration.agent.warm_scene import Ended, WarmScene, play
+from tests.integration.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
@@ -32,35 +32,29 @@ print(os.environ.get("OPENBLAS_NUM_THREADS"), os.environ.get("PYTORCH_NVML_BASED
 """
 
 
-@pytest.fixture(scope="module")
-def python() -> str:
-    found = os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch" / "bin" / "python"))
-    if not Path(found).exists():
-        pytest.skip(f"{found} does not exist; `make test` installs it")
-    return found
-
-
 @pytest.mark.parametrize(
     "env", [{}, {"OMP_NUM_THREADS": "1"}, {"OPENBLAS_NUM_THREADS": "2"}], ids=["", "omp", "openblas"]
 )
-def test_numeric_libraries_have_the_threads_of_a_cold_start(tmp_path: Path, python: str, env: dict[str, str]) -> None:
+def test_numeric_libraries_have_the_threads_of_a_cold_start(
+    tmp_path: Path, torch_python: str, env: dict[str, str]
+) -> None:
     (tmp_path / "threads.py").write_text(THREADS)
     seen: list[Ended] = []
 
     async def act(scene: WarmScene) -> None:
-        seen.append(await scene.cold(python, "-u", "threads.py"))
-        seen.append(await scene.forked(python, "-u", "threads.py", preload=PRELOAD))
+        seen.append(await scene.cold(torch_python, "-u", "threads.py"))
+        seen.append(await scene.forked(torch_python, "-u", "threads.py", preload=PRELOAD))
 
     play(tmp_path, act, env)
     assert seen[0].code == 0, seen[0].err
     assert seen[1] == seen[0]
 
 
-def test_chance_is_fresh_in_each_worker(tmp_path: Path, python: str) -> None:
+def test_chance_is_fresh_in_each_worker(tmp_path: Path, torch_python: str) -> None:
     (tmp_path / "chance.py").write_text("import numpy, torch\nprint(torch.initial_seed())\nprint(numpy.random.rand())")
 
     async def act(scene: WarmScene) -> None:
-        seen = [await scene.forked(python, "chance.py", preload=PRELOAD) for _ in range(2)]
+        seen = [await scene.forked(torch_python, "chance.py", preload=PRELOAD) for _ in range(2)]
         first, second = (done.out.splitlines() for done in seen)
         assert len(first) == 2
         assert not set(first) & set(second)
@@ -68,11 +62,11 @@ def test_chance_is_fresh_in_each_worker(tmp_path: Path, python: str) -> None:
     play(tmp_path, act)
 
 
-def test_an_idle_worker_has_little_memory_of_its_own(tmp_path: Path, python: str) -> None:
+def test_an_idle_worker_has_little_memory_of_its_own(tmp_path: Path, torch_python: str) -> None:
     (tmp_path / "idle.py").write_text("import torch, gc, time\ngc.collect()\nprint('up', flush=True)\ntime.sleep(600)")
 
     async def act(scene: WarmScene) -> None:
-        launches = [scene.launch(python, "-u", "idle.py", local_rank=rank) for rank in (1, 2)]
+        launches = [scene.launch(torch_python, "-u", "idle.py", local_rank=rank) for rank in (1, 2)]
         scene.warm.begin(launches[0], PRELOAD)
         scene.workers.start(launches)
         for launch in launches:
@@ -107,10 +101,10 @@ dist.destroy_process_group()
 """
 
 
-def test_a_process_group_of_forked_workers(bench: Bench, python: str) -> None:
+def test_a_process_group_of_forked_workers(bench: Bench, torch_python: str) -> None:
     script = bench.directory / "train.py"
     script.write_text(GROUP)
-    bench.open("script", [str(script)], nodes=2, python=python, restarts=1)
+    bench.open("script", [str(script)], nodes=2, python=torch_python, restarts=1)
     for name in ("n0", "n1"):
         bench.agent(node=name)
     assert bench.ended(200).state == SUCCEEDED

@@ -16,7 +16,8 @@ from petctl.agent import processes
 from petctl.agent import workers as module
 from petctl.agent.starting import start_process
 from petctl.agent.workers import Launch, Worker, Workers
-from tests.integration.agent.conftest import alive, until
+from tests.integration.agent.conftest import alive
+from tests.integration.waiting import until
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 

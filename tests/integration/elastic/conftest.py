@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 
-from tests.integration.elastic.harness import ROOT, Fleet, Nursery
-
-
-@pytest.fixture(scope="session")
-def torch_python() -> str:
-    """An interpreter with PyTorch, as `make test` provides it."""
-    python = os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch" / "bin" / "python"))
-    if not Path(python).exists():
-        pytest.skip(f"no PyTorch: {python} does not exist; `make test` installs it")
-    return python
+from tests.integration.elastic.harness import Fleet, Nursery
 
 
 @pytest.fixture(scope="session")

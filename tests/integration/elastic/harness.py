@@ -12,24 +12,13 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
+
+from tests.integration.waiting import DEADLINE, until
 
 ROOT = Path(__file__).resolve().parents[3]
-DEADLINE = 30.0
 IMPORTS = 90.0  # torch, on a busy machine
-
-
-def until(condition: Callable[[], Any], what: str, seconds: float = DEADLINE) -> Any:
-    """Waits for a fact about processes or files that nobody announces; fails loudly at its deadline."""
-    end = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"not within {seconds} s: {what}"
-        threading.Event().wait(0.005)
 
 
 def environment(**more: str) -> dict[str, str]:

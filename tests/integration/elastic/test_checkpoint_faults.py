@@ -16,7 +16,8 @@ import pytest
 
 from petctl.elastic import parts, saved
 from petctl.elastic.saved import Mark
-from tests.integration.elastic.harness import ROOT, until
+from tests.integration.elastic.harness import ROOT
+from tests.integration.waiting import until
 
 DEADLINE = 60.0
 

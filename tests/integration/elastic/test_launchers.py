@@ -12,7 +12,8 @@ from typing import Any, Iterator
 
 import pytest
 
-from tests.integration.elastic.harness import IMPORTS, ROOT, environment, until
+from tests.integration.elastic.harness import IMPORTS, ROOT, environment
+from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 TRAINING = Path(__file__).with_name("training.py")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.elastic.harness import Fleet, Nursery, Worker, until
+from tests.integration.elastic.harness import Fleet, Nursery, Worker
+from tests.integration.waiting import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(180)]
 

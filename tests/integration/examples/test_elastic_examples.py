@@ -18,15 +18,6 @@ EXAMPLES = ROOT / "examples"
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-def torch_python() -> str:
-    """An interpreter with PyTorch, as `make test` provides it."""
-    python = os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch" / "bin" / "python"))
-    if not Path(python).exists():
-        pytest.skip(f"no PyTorch: {python} does not exist; `make test` installs it")
-    return python
-
-
 def run_and_kill_a_node(directory: Path, python: str, sign: str, *words: str) -> str:
     """Runs the job on two nodes, kills node 1 when rank 0 has written `sign`, and gives all that was written."""
     environment = {**os.environ, "PETCTL_HOME": str(directory / "home"), "XDG_CACHE_HOME": str(directory / "cache")}

@@ -14,15 +14,6 @@ ROOT = Path(__file__).resolve().parents[3]
 TRAIN = ROOT / "examples" / "ddp" / "train.py"
 
 
-@pytest.fixture
-def torch_python() -> str:
-    """An interpreter with PyTorch, as `make test` provides it."""
-    python = os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch" / "bin" / "python"))
-    if not Path(python).exists():
-        pytest.skip(f"no PyTorch: {python} does not exist; `make test` installs it")
-    return python
-
-
 def run(*words: str, home: Path, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PETCTL_HOME": str(home), "OMP_NUM_THREADS": "1"}
     return subprocess.run(

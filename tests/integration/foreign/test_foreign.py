@@ -24,15 +24,6 @@ PROGRESS = re.compile(r"^(?:epoch|step) (\d+) of \d+: loss ([0-9.]+)$", re.MULTI
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-def python() -> str:
-    """An interpreter with the libraries, as `make test` provides it."""
-    found = os.environ.get("PETCTL_FOREIGN_PYTHON", str(ROOT / ".venv-foreign" / "bin" / "python"))
-    if not Path(found).exists():
-        pytest.skip(f"{found} does not exist; `make test` installs it")
-    return found
-
-
 class Job:
     """One `petctl run` and what its workers have written."""
 
@@ -99,8 +90,8 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path, python: str) -> Iterator[Job]:
-    job = Job(tmp_path, python)
+def job(tmp_path: Path, foreign_python: str) -> Iterator[Job]:
+    job = Job(tmp_path, foreign_python)
     try:
         yield job
     finally:
