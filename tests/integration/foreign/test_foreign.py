@@ -119,7 +119,9 @@ def test_lightning_takes_its_place_among_four(job: Job) -> None:
 def test_accelerates_own_test_script_passes(job: Job) -> None:
     """The script behind `accelerate test`: process control, data loaders, samplers, training against one process."""
     job.environment["ACCELERATE_USE_CPU"] = "true"
-    job.start("-n", "2", "--restarts", "0", "-m", "accelerate.test_utils.scripts.test_script")
+    # It leaves its process group open, and PyTorch then aborts now and then at the very end of a process ("terminate
+    # called without an active exception", under torchrun too): the usual restarts are for that. Round 1 must have passed.
+    job.start("-n", "2", "-m", "accelerate.test_utils.scripts.test_script")
     assert job.ended() == 0, job.output
     assert "Training yielded the same results" in job.log(1, 0)
 
