@@ -120,7 +120,7 @@ def test_accelerates_own_test_script_passes(job: Job) -> None:
     """The script behind `accelerate test`: process control, data loaders, samplers, training against one process."""
     job.environment["ACCELERATE_USE_CPU"] = "true"
     # It leaves its process group open, and PyTorch then aborts now and then at the very end of a process ("terminate
-    # called without an active exception", under torchrun too): the usual restarts are for that. Round 1 must have passed.
+    # called without an active exception", under torchrun too): usual restarts are for that. Round 1 must pass.
     job.start("-n", "2", "-m", "accelerate.test_utils.scripts.test_script")
     assert job.ended() == 0, job.output
     assert "Training yielded the same results" in job.log(1, 0)
