@@ -74,6 +74,7 @@ class Options:
     elastic: bool = False  # workers say that they can wait, parked, for their place
     goal: int = 0  # steps until the workers end; 0: never
     consequence: float = 0.8  # chance that a broken peer group fails within a step
+    wire: bool = True  # messages travel as JSON would carry them; twice the work
     machines: tuple[ModuleType, ModuleType] = field(default=(real_machine, real_member))
 
 
@@ -105,7 +106,8 @@ class Coordinator:
                     del self.connections[key[0]]
                     self.step(events.Disconnected(*key[0]))
                 return
-            report = m.decode_report(message)
+            report = m.decode_report(message) if isinstance(message, dict) else message
+            assert isinstance(report, m.Report)
             key[:] = [(report.node, report.incarnation)]
             self.connections[key[0]] = connection
             self.step(events.Reported(report))
@@ -157,7 +159,7 @@ class Coordinator:
         connection = self.connections.get((effect.node, effect.incarnation))
         if connection is not None:
             self.fleet.messages += 1
-            connection.to_node(m.encode(effect.order))
+            connection.to_node(self.fleet.sent(effect.order))
         if self.crash_after_tells is not None:
             self.crash_after_tells -= 1
             if self.crash_after_tells < 0:
@@ -260,7 +262,8 @@ class Node:
                 self.step(self.fleet.member.Disconnected())
                 self.retry(0.05)
             else:
-                self.step(self.fleet.member.Received(m.decode_order(message)))
+                order = m.decode_order(message) if isinstance(message, dict) else message
+                self.step(self.fleet.member.Received(order))
 
         connection.node_end = receive
         coordinator.accept(connection)
@@ -276,7 +279,7 @@ class Node:
     def _do_send(self, effect: real_member.Send) -> None:
         if self.connection is not None:
             self.fleet.messages += 1
-            self.connection.to_coordinator(m.encode(effect.report))
+            self.connection.to_coordinator(self.fleet.sent(effect.report))
 
     def _do_start(self, effect: real_member.Start) -> None:
         self.fleet.checks.starting(self, effect)
@@ -428,6 +431,9 @@ class Fleet:
     def start_node(self, name: str) -> None:
         if name not in self.nodes or not self.nodes[name].up:
             self.nodes[name] = Node(self, name)
+
+    def sent(self, message: object) -> object:
+        return m.encode(message) if self.options.wire else message
 
     def trace(self, coordinator: Coordinator, effect: object) -> None:
         if not isinstance(effect, events.Event):

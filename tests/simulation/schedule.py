@@ -78,6 +78,7 @@ class Schedule:
         self.options = warmed(options_for(self.random, machines), Random(f"{seed} warm"))
         self.hangs = Random(f"{seed} steps")
         self.options = reporting(self.options, self.hangs)
+        self.options.wire = seed % 8 == 0
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world
         self.world.delay = (0.001, 0.01)

@@ -25,6 +25,7 @@ from petctl.elastic.channel import Channel
 from petctl.elastic.groups import Groups
 
 AGREED = "petctl/park"  # where in the store
+SOON = 0.01  # seconds in which a cut connection is noticed by whoever waits for it
 
 
 class Parked(BaseException):
@@ -105,6 +106,7 @@ class Control:
         with self._changed:
             self._resting = True
             self._channel.send("parked", round=self._round)
+            self._changed.notify_all()
 
     def next_place(self) -> Dict[str, Any]:
         """Waits for the next round."""
@@ -155,7 +157,18 @@ class Control:
                 return
             self._cut = True
             self._changed.notify_all()
+            round_number = self._round
         self._groups.cut()
+        threading.Thread(target=self._bring_back, args=(round_number,), name="petctl-release", daemon=True).start()
+
+    def _bring_back(self, round_number: int) -> None:
+        """A cut connection ends most waits at once; the others are ended here, until the worker rests."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._resting or self._over or self._round != round_number, SOON)
+                if self._resting or self._over or self._round != round_number:
+                    return
+            self._groups.release()
 
     # -- the agreement's thread ----------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from typing import Any, Iterator, List, Optional
 
 from petctl.elastic import place
 from petctl.elastic.connections import Connections
+from petctl.elastic.gloo import Waits
 from petctl.errors import UsageError
 
 CREATE = "_new_process_group_helper"  # what torch makes every group with, the user's own included
@@ -32,6 +33,7 @@ class Groups:
         self._backend = backend
         self._timeout = timedelta(seconds=timeout) if timeout else None
         self._connections = Connections()
+        self._waits = Waits()
         self._store: Any = None
         self._server: Any = None  # where this worker hosts the round's store; peers read from it until they have parked
         self._hosted: Any = None  # the same for the round to come
@@ -126,6 +128,10 @@ class Groups:
             if distributed is not None and distributed.is_initialized() and "nccl" in distributed.get_backend_config():
                 self._remains = list(distributed.distributed_c10d._world.pg_map)
                 distributed.distributed_c10d._abort_process_group()
+
+    def release(self) -> None:
+        """Brings back those that wait although everything is cut."""
+        self._waits.release()
 
     # -- within --------------------------------------------------------------------------------------------------------
 

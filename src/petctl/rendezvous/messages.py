@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
 
 from petctl.errors import ProtocolError
 
@@ -186,6 +186,7 @@ _NESTED: Dict[str, Any] = {
     "stall": Stall,
 }
 _CHECKS: Dict[str, Any] = {"int": int, "str": str, "bool": bool, "float": (int, float)}
+_WHOLE = 2**53  # what JSON's readers agree on
 _TEXT_LIMIT = 16_384
 _RANKS_LIMIT = 4096  # local ranks of a node
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # names become parts of paths
@@ -246,46 +247,52 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _decode(kind: Type[_T], data: object) -> _T:
-    if not isinstance(data, Mapping):
+    if not isinstance(data, dict):
         raise ProtocolError(f"a {kind.__name__.lower()} must be an object, not {type(data).__name__}")
     values: Dict[str, Any] = {}
     for name, annotation, default in _fields(kind):
-        if name not in data or data[name] is None:
+        value = data.get(name)
+        if value is None:
             if default is ...:
                 raise ProtocolError(f"a {kind.__name__.lower()} without {name!r}")
-            continue
-        if name in _NESTED:
-            values[name] = _decode(_NESTED[name], data[name])
+        elif type(value) is int and annotation == "int" and -_WHOLE <= value <= _WHOLE:  # the most frequent case
+            values[name] = value
+        elif name in _NESTED:
+            values[name] = _decode(_NESTED[name], value)
         else:
-            values[name] = _checked(annotation, data[name], f"{kind.__name__.lower()}.{name}")
+            values[name] = _checked(annotation, value, kind, name)
     return kind(**values)
 
 
-def _checked(annotation: str, value: Any, where: str) -> Any:
+def _checked(annotation: str, value: Any, kind: Any, name: str) -> Any:
     """The value, if it is what the field is declared to hold."""
+    if annotation == "str" and type(value) is str and len(value) <= _TEXT_LIMIT:
+        return value
+    where = f"{kind.__name__.lower()}.{name}"
     if annotation.startswith("Tuple"):
         if not isinstance(value, (list, tuple)) or len(value) > _RANKS_LIMIT:
             raise ProtocolError(f"{where} must be a list of at most {_RANKS_LIMIT} numbers")
-        return tuple(_checked(annotation[len("Tuple[") : -len(", ...]")], part, where) for part in value)
+        return tuple(_checked(annotation[len("Tuple[") : -len(", ...]")], part, kind, name) for part in value)
     if annotation == "Metrics":
-        return _checked_metrics(value, where)
+        return _checked_metrics(value, kind, name)
     if not isinstance(value, _CHECKS[annotation]) or (annotation != "bool" and isinstance(value, bool)):
         raise ProtocolError(f"{where} must be {annotation}")
-    if isinstance(value, int) and not -(2**53) <= value <= 2**53:
+    if isinstance(value, int) and not -_WHOLE <= value <= _WHOLE:
         raise ProtocolError(f"{where} is out of range")
     if annotation == "str" and len(value) > _TEXT_LIMIT:
         raise ProtocolError(f"{where} is too long")
     return value
 
 
-def _checked_metrics(value: Any, where: str) -> Metrics:
-    if not isinstance(value, Mapping) or len(value) > METRICS_LIMIT:
+def _checked_metrics(value: Any, kind: Any, name: str) -> Metrics:
+    where = f"{kind.__name__.lower()}.{name}"
+    if not isinstance(value, dict) or len(value) > METRICS_LIMIT:
         raise ProtocolError(f"{where} must be an object of at most {METRICS_LIMIT} numbers")
-    for name, number in value.items():
-        if not isinstance(name, str) or not METRIC_NAME.fullmatch(name):
+    for metric, number in value.items():
+        if not isinstance(metric, str) or not METRIC_NAME.fullmatch(metric):
             raise ProtocolError(f"{where} holds something that is not the name of a metric")
         if isinstance(number, str) and number not in NOT_FINITE:
             raise ProtocolError(f"{where} holds something that is no number")
         if not isinstance(number, str):
-            _checked("float", number, where)
+            _checked("float", number, kind, name)
     return dict(value)

@@ -5,9 +5,11 @@ One agent for all of them; each worker is told apart by its key. The real agent 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
+import random
 import signal
 import socket
 import subprocess
@@ -28,9 +30,11 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """One that the kernel gives to nobody else meanwhile, as it does with those of its own choice."""
+    while True:
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", random.randrange(20_000, 30_000)))
+            return int(probe.getsockname()[1])
 
 
 class Nursery:
@@ -133,7 +137,8 @@ class Worker:
 
     def signal(self, number: int) -> None:
         if self._nursery.code(self.pid, 0) is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and that is not known here yet
+                os.kill(self.pid, number)
 
     def ended(self, seconds: float = DEADLINE) -> int:
         code = self._nursery.code(self.pid, seconds)
