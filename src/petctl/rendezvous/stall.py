@@ -40,6 +40,7 @@ class StepWatch:
 
     def __init__(self, stall_after: float) -> None:
         self.stall_after = stall_after  # 0: a round may stand still for ever
+        self._announced = False  # that this job reports its steps
         self.begin()
 
     def begin(self) -> None:
@@ -59,7 +60,8 @@ class StepWatch:
         if progress.heard == self._heard.get(node):
             return
         step = max(progress.steps)
-        if step >= 0 and not self._ranks:
+        if step >= 0 and not self._announced:
+            self._announced = True
             self._news.append(("progress", f"steps are reported, the first is {step}", {"step": step}))
         self._heard[node], self._alive = progress.heard, now
         self._told[node] = (first_rank, progress.metrics, progress.time)
