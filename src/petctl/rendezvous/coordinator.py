@@ -19,7 +19,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from petctl.errors import PetctlError, ProtocolError
-from petctl.rendezvous.events import Disconnected, Late, Record, Recorded, Reported, Tell
+from petctl.rendezvous.events import Disconnected, Event, Late, Record, Recorded, Reported, Tell
 from petctl.rendezvous.listener import Connection, Listener
 from petctl.rendezvous.machine import Coordinator
 from petctl.rendezvous.messages import Outcome, Report, decode_report, encode
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PULSE = 0.5  # seconds between two looks at whether the loop still turns
 LATE = 0.25  # seconds of lateness that are worth telling
 CALLS_AT_ONCE = 64  # of one control connection
+REMARKS = 100  # in a job; the rest is only in the nodes' own logs
+REMARK_LIMIT = 1000  # characters
 
 _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0  # seconds between attempts to record the outcome
 _AFTER_A_FAULT = 1.0  # seconds until a machine that raised is asked again
@@ -66,6 +68,7 @@ class CoordinatorServer:
         self._listener = Listener(token, binding, tls, self._greet, self._received, self._closed)
         self._current: Dict[Tuple[str, str], Connection] = {}
         self._calls: Dict[Connection, Set[asyncio.Future[Any]]] = {}
+        self._remarks: Set[str] = set()  # that were passed on
         self._scheduled = False
         self._asked = 0.0  # when the pending decision was asked for
         self._awake = 0.0  # when the loop was last known to turn
@@ -201,10 +204,21 @@ class CoordinatorServer:
         return dict(self._welcome() if callable(self._welcome) else self._welcome)
 
     def _received(self, connection: Connection, message: Dict[str, Any]) -> None:
-        if connection.role == AGENT:
-            self._reported(connection, decode_report(message.get("report")))
-        else:
+        if connection.role != AGENT:
             self._called(connection, message)
+        elif "remark" in message:
+            self._remarked(connection, message["remark"])
+        else:
+            self._reported(connection, decode_report(message.get("report")))
+
+    def _remarked(self, connection: Connection, text: object) -> None:
+        """Something that people should read; nothing is decided by it."""
+        if connection.key is None or not isinstance(text, str):
+            raise ProtocolError("a remark of nobody, or one that is no text")
+        if text not in self._remarks and len(self._remarks) < REMARKS:
+            self._remarks.add(text)  # other nodes may well say the same
+            node = connection.key[0]
+            self._on_effect(Event("remark", f"node {node}: {text[:REMARK_LIMIT]}", {"node": node}))
 
     def _reported(self, connection: Connection, report: Report) -> None:
         key = (report.node, report.incarnation)

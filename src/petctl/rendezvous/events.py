@@ -107,7 +107,7 @@ class Lost:
 class Event:
     """For people and records: one line of events.jsonl."""
 
-    kind: str  # joined, lost, round, running, failure, refund, scale, continued, deposed, closing
+    kind: str  # joined, lost, round, running, failure, refund, scale, continued, deposed, closing, remark
     sentence: str
     data: Dict[str, Any]
 

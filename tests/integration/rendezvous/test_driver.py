@@ -46,6 +46,23 @@ async def test_facts_of_one_turn_make_one_decision():
 
 
 @in_loop
+async def test_a_remark_becomes_one_event_whoever_repeats_it():
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        links = [await joined(served, node=name) for name in ("0", "1")]
+        for link in links:
+            link.send({"remark": "imports take long"})
+        links[1].send({"remark": "x" * 5000})
+        links[0].send({"remark": 3})
+        await machine.until_true(lambda: machine.of(Disconnected))  # of the one that makes no sense
+        await machine.until_true(lambda: len(served.effects) == 2)
+        first, second = served.effects
+        assert first.kind == "remark" and first.sentence.endswith(": imports take long")
+        assert second.data == {"node": "1"} and len(second.sentence) < 1100
+        links[1].close()
+
+
+@in_loop
 async def test_a_closed_connection_is_told_at_once():
     machine = ScriptedMachine()
     async with Served(machine) as served:
