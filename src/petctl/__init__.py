@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _LAZY = {
     "Job": "petctl.spec",
     "submit": "petctl.jobs",
+    "resubmit": "petctl.jobs",
     "get": "petctl.jobs",
     "list_jobs": "petctl.jobs",
     "JobHandle": "petctl.jobs",

@@ -11,6 +11,7 @@ round is run and when is decided by Member and the coordinator; how processes ar
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import signal
 import sys
@@ -20,11 +21,12 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from petctl.agent import private, rootcause
 from petctl.agent.channel import Channel
+from petctl.agent.codesource import CodeSource
 from petctl.agent.connection import Connection
 from petctl.agent.early import EarlyStart, pretended_place
 from petctl.agent.environment import RoundContext
 from petctl.agent.guardian import FORWARDED, Lifeline
-from petctl.agent.host import Devices, choose_log_dir, count_processes, own_address
+from petctl.agent.host import Devices, choose_log_dir, count_processes, own_address, state_directory
 from petctl.agent.launchers import launches, preparation, why_not_started
 from petctl.agent.logcap import LogCap
 from petctl.agent.logfiles import LogName, is_full
@@ -67,7 +69,7 @@ class Agent:
         self._connection = Connection(join, lifeline.spawn, self._connected, self._received, self._lost, self.say)
         adopter = lifeline.guardian if lifeline.subreaper else 0
         self._channel = Channel(lifeline.directory and os.path.join(lifeline.directory, private.SOCKET))
-        self._warm = WarmStart(self.say, lambda warming: self._warmth_changed())
+        self._warm = WarmStart(self.remark, lambda warming: self._warmth_changed())
         self._workers = Workers(
             self._key, adopter, self._worker_exited, self._workers_stopped, self._channel, self._warm
         )
@@ -84,6 +86,8 @@ class Agent:
         self._round: Optional[RoundContext] = None
         self._failed = False  # a worker of the round has failed: what fails after it is its consequence
         self._prepared = False
+        self._code_source: Optional[CodeSource] = None  # while the code is on its way
+        self._start_waits = False  # ... and a round for it
         self._port = MasterPort(self._workers, self._channel, self._reserved)
         self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
         self._library = ""
@@ -112,6 +116,11 @@ class Agent:
         except OSError:
             pass  # nobody reads it; the node works on
 
+    def remark(self, sentence: str) -> None:
+        """The same, and one of the job's events."""
+        self.say(sentence)
+        self._connection.send({"remark": sentence})
+
     async def run(self) -> int:
         """Until the job is over, the node has left, or petctl itself fails."""
         self._loop.set_exception_handler(self._broken)
@@ -127,6 +136,8 @@ class Agent:
             connecting.cancel()
             self._connection.drop()
             self._channel.close()
+            if self._code_source is not None:
+                self._code_source.give_up()
             if not self._lifeline.subreaper:
                 self._workers.destroy()
             if self._stream is not None:
@@ -180,12 +191,27 @@ class Agent:
             fence_after=task.timing.fence_after,
         )
         self._library = private.library(self._lifeline.directory, task.python)
-        self._warm_up()
+        if task.code.id:
+            self._code_source = CodeSource(
+                task.code, self._join, state_directory(task, self._options), self._code_arrived
+            )
+        else:
+            self._warm_up()
         if self._options.stream:
             from petctl.agent.stream import StreamForwarder
 
             self._stream = StreamForwarder(self._log_dir, self._is_own)
             self._stream.start()
+
+    def _code_arrived(self, directory: str, why_not: str) -> None:
+        assert self._task is not None
+        self._code_source = None
+        self._task = dataclasses.replace(self._task, cwd=directory)
+        self._unfit = self._unfit or why_not
+        self._warm_up()
+        if self._start_waits:
+            self._feed(mb.Doing(""))
+            self._start_round()
 
     def _warm_up(self) -> None:
         """Imports that are known are made while the node joins."""
@@ -200,7 +226,7 @@ class Agent:
     def _planned_early(self) -> List[Launch]:
         """Workers as they will be, while the node has no place; none before its preparation, which may install much."""
         assert self._task is not None and self._member is not None
-        if self._unfit or (self._task.prepare and not self._prepared):
+        if self._unfit or self._code_source is not None or (self._task.prepare and not self._prepared):
             return []
         context = self._context(0, 0, pretended_place(self._member.procs), 0)
         try:
@@ -251,6 +277,15 @@ class Agent:
         self._round = self._context(effect.epoch, effect.round, effect.place, effect.spent)
         self._failed = False
         self._own[effect.round] = (effect.place.first_rank, effect.place.first_rank + self._member.procs)
+        if self._code_source is not None:
+            self._start_waits = True
+            self._feed(mb.Doing("unpacking code"))
+        else:
+            self._start_round()
+
+    def _start_round(self) -> None:
+        assert self._task is not None
+        self._start_waits = False
         if self._unfit:
             self._fail(self._unfit)
         elif self._task.prepare and not self._prepared:
@@ -304,6 +339,7 @@ class Agent:
     def _stop(self, effect: mb.Stop) -> None:
         if self._workers.running and not self._workers.stopping:
             self.say(f"stopping the workers: {effect.why}")
+        self._start_waits = False
         self._workers.stop(effect.grace, effect.planned, effect.final, effect.why)
 
     def _dump(self, effect: mb.Dump) -> None:

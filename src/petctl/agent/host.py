@@ -70,10 +70,15 @@ def own_address(join: JoinFile) -> str:
         return socket.gethostname()
 
 
+def state_directory(task: Task, options: Options) -> str:
+    """What belongs to this node alone."""
+    home = os.environ.get("PETCTL_HOME") or os.path.expanduser("~/.local/state/petctl")
+    return options.state_dir or os.path.join(home, "nodes", task.job, options.node)
+
+
 def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> str:
     """Where the job wants its logs, if this machine has that place; else the node's own."""
-    home = os.environ.get("PETCTL_HOME") or os.path.expanduser("~/.local/state/petctl")
-    state_dir = options.state_dir or os.path.join(home, "nodes", task.job, options.node)
+    state_dir = state_directory(task, options)
     for directory in (task.log_dir, os.path.join(state_dir, "logs")):
         if directory:
             try:

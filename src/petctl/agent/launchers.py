@@ -108,6 +108,7 @@ def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log
         error_file=error,
         round=context.round,
         interpreter=interpreter_words(argv) if task.can_be_warm else 0,
+        source=task.code.source,
     )
 
 

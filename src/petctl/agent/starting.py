@@ -35,6 +35,7 @@ class Launch:
     error_file: str = ""
     round: int = 0
     interpreter: int = 0  # how many words of argv are a Python and its options; 0: it cannot be forked from a zygote
+    source: str = ""  # what stands for its directory between runs, where that is another one in each
 
 
 class Worker:

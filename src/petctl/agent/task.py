@@ -35,6 +35,18 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class Code:
+    """The snapshot that a job runs from."""
+
+    id: str = ""  # empty: none; the workers run in `cwd` as it is
+    archive: str = ""  # its file on the cluster's machine; other machines ask the coordinator
+    directory: str = ""  # where that machine unpacks it, once for all its nodes
+    inside: str = ""  # the working directory, from the snapshot's root
+    source: str = ""  # where it was taken from: the same for every snapshot of one project
+    links: Dict[str, str] = field(default_factory=dict)  # what it leaves out and that machine has: path -> where
+
+
+@dataclass(frozen=True)
 class Task:
     """One node's share of a job."""
 
@@ -45,6 +57,7 @@ class Task:
     launcher: str = "elastic"  # or "torchrun"
     python: str = ""  # interpreter for scripts and modules; empty: the node's python3
     cwd: str = ""  # empty: the agent's own
+    code: Code = field(default_factory=Code)
     env: Dict[str, str] = field(default_factory=dict)
     secrets: Dict[str, str] = field(default_factory=dict, repr=False)  # environment name -> value
     prepare: str = ""  # shell line, once per node before its first workers
@@ -82,6 +95,7 @@ def decode_task(data: object) -> Task:
     try:
         values = {str(k): v for k, v in data.items() if k in names}
         values["timing"] = Timing(**values.get("timing", {}))
+        values["code"] = Code(**values.get("code", {}))
         task = Task(**values)
     except TypeError as error:
         raise ProtocolError(f"the coordinator's task does not fit: {error}") from None

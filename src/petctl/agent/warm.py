@@ -58,7 +58,7 @@ class WarmStart:
         if not launch.interpreter or not zygote.possible():
             return
         self._launch, self._extra = launch, list(preload)
-        self._preloads = Preloads(path_of(launch.argv[0], launch.argv, launch.cwd or os.getcwd()))
+        self._preloads = Preloads(path_of(launch.argv[0], launch.argv, launch.source or launch.cwd or os.getcwd()))
         if self._preloads.names or self._extra:
             self._spawn()
 

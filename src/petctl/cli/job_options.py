@@ -8,6 +8,7 @@ any other belongs to the command. What is said on the command line wins over the
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypeVar
 
 import click
@@ -21,10 +22,11 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 CONTEXT = {"allow_interspersed_args": False}
+ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 
 _PLAIN_FIELDS = (
     *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
-    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd"),
+    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code"),
 )
 
 _OPTIONS: list[Callable[[Any], Any]] = [
@@ -53,7 +55,9 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--launcher", metavar="KIND", help="elastic, or torchrun to hand over to PyTorch's own."),
     click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
     click.option("--listen", metavar="HOST", help="Where the coordinator listens, so that other machines can join."),
-    click.option("--cwd", metavar="DIR", help="The workers' directory."),
+    click.option("--cwd", metavar="DIR", help="The workers' directory; with --code, inside the snapshot."),
+    click.option("--code", metavar="WHERE", help="Run from a snapshot of it: a directory, file, archive, git+URL@REF."),
+    click.option("--allow-secret", "allow_secrets", metavar="FILES", multiple=True, help="Files that are no secrets."),
     click.option("-q", "--quiet", is_flag=True, help="No words of petctl's own but errors."),
 ]
 
@@ -76,8 +80,13 @@ def build_job(options: Mapping[str, Any]) -> Job:
     from petctl.spec import Job, JobFile, read_job
 
     _refuse_bytes(options)
-    command = classify(options["words"], options["module"], options["shell"])
+    code, words = split_code(options["words"])
+    command = classify(words, options["module"], options["shell"])
     fields = _given_fields(options)
+    if code:
+        if "code" in fields:
+            raise UsageError(f"the code is that of --code or {code!r}, not both")
+        fields["code"] = code
     if not isinstance(command, JobFile):
         if options["sets"]:
             raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
@@ -86,11 +95,29 @@ def build_job(options: Mapping[str, Any]) -> Job:
     for name in ("env", "secrets", "labels"):
         if name in fields:
             fields[name] = {**getattr(job, name), **fields[name]}
-    if "preload" in fields:
-        fields["preload"] = [*job.preload, *fields["preload"]]
+    for name in ("preload", "allow_secrets"):
+        if name in fields:
+            fields[name] = [*getattr(job, name), *fields[name]]
     if command.words:
         fields["command"] = job.command.extended(command.words)
     return msgspec.structs.replace(job, **fields)
+
+
+def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Code that is named in front of a command: a directory, an archive, or something behind an address."""
+    from urllib.parse import urlsplit
+
+    first = words[0] if words else ""
+    path = urlsplit(first).path if "://" in first else first
+    far = "://" in first
+    if not far and not path.endswith(ARCHIVES) and not (os.sep in path and Path(path).is_dir()):
+        return "", list(words)
+    rest = list(words[2:] if words[1:2] == ["--"] else words[1:])
+    if far and not first.startswith("git+") and path.endswith(".py"):
+        return first, [Path(path).name, *rest]
+    if not rest:
+        raise UsageError(f"which command of {first} is to be run? Name it behind: petctl run {first} train.py")
+    return first, rest
 
 
 def classify(words: Sequence[str], module: bool, shell: str | None) -> Command | JobFile:
@@ -129,6 +156,7 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["secrets"] = _pairs("--secret", options["secret"])
     fields["labels"] = _pairs("--label", options["labels"])
     fields["preload"] = list(options["preload"])
+    fields["allow_secrets"] = list(options["allow_secrets"])
     if options["no_warm"]:
         fields["warm"] = False
     return {name: value for name, value in fields.items() if value not in ({}, [])}

@@ -4,6 +4,7 @@ GROUPS = {
     "Start": {
         "run": "Start a job, follow it to its end, exit with its exit code",
         "submit": "Start a job and return at once",
+        "resubmit": "Start a job again, with the code it had or with today's",
         "render": "Show what would be started; start nothing",
     },
     "Watch": {

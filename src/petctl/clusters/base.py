@@ -53,13 +53,16 @@ class Cluster(Protocol):
 
     name: str
 
-    def plan(self, job: Job, job_id: str) -> dict[str, Any]:
+    def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Exactly what `submit` would create, as plain data, without the values of secrets; checks the job against
-        the cluster."""
+        the cluster. `code`: that of an earlier plan, instead of a new snapshot."""
 
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Creates it; AlreadyExists when the id is taken. Killed half-way it leaves nothing, or a job that is
         listed."""
+
+    def record(self, job_id: str) -> dict[str, Any]:
+        """The plan that the job was submitted with."""
 
     def ids(self) -> list[str]:
         """Every job of this cluster, whoever submitted it from wherever."""

@@ -1,6 +1,6 @@
 """The life of a job as its user sees it: submit, find, follow, scale, cancel, remove. The Python API.
 
-    api.py       submit, get, list_jobs, render; JobHandle
+    api.py       submit, resubmit, get, list_jobs, render; JobHandle
     status.py    Status: one model for every cluster
     names.py     ids such as mnist-3f9k, and finding a job by a part of one
     registry.py  a cache of ended jobs, so that `list` stays quick; can be deleted at any time
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from petctl.jobs.api import get as get
     from petctl.jobs.api import list_jobs as list_jobs
     from petctl.jobs.api import render as render
+    from petctl.jobs.api import resubmit as resubmit
     from petctl.jobs.api import submit as submit
     from petctl.jobs.status import Status as Status
 
@@ -30,10 +31,11 @@ _LAZY = {
     "get": "petctl.jobs.api",
     "list_jobs": "petctl.jobs.api",
     "render": "petctl.jobs.api",
+    "resubmit": "petctl.jobs.api",
     "submit": "petctl.jobs.api",
 }
 
-__all__ = ["JobHandle", "LogLine", "Status", "get", "list_jobs", "render", "submit"]
+__all__ = ["JobHandle", "LogLine", "Status", "get", "list_jobs", "render", "resubmit", "submit"]
 
 
 def __getattr__(name: str) -> object:

@@ -12,11 +12,13 @@ process.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, KINDS, AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
 from petctl.errors import InternalError, NotFound, UsageError
@@ -24,7 +26,7 @@ from petctl.jobs.home import petctl_home
 from petctl.jobs.names import find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.status import Status, damaged_status, status_from
-from petctl.spec import Job
+from petctl.spec import Job, job_from_dict
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
@@ -40,6 +42,15 @@ class JobHandle:
 
     def __repr__(self) -> str:
         return f"<JobHandle {self._cluster.name}://{self.id}>"
+
+    @property
+    def cluster(self) -> str:
+        """The name of the cluster that it runs on."""
+        return self._cluster.name
+
+    def record(self) -> dict[str, Any]:
+        """What was submitted: the job, its code and all that was started for it; secrets by name only."""
+        return self._cluster.record(self.id)
 
     def status(self) -> Status:
         """Where the job stands now."""
@@ -117,12 +128,27 @@ class JobHandle:
 
 def submit(job: Job, cluster: str | None = None) -> JobHandle:
     """Starts a job; returns as soon as its supervisor is on its way."""
-    where = find_cluster(cluster or job.cluster, petctl_home())
+    return _submit(job, find_cluster(cluster or job.cluster, petctl_home()), None)
+
+
+def resubmit(reference: str, cluster: str | None = None, new_code: bool = False) -> JobHandle:
+    """Starts a job again, as a new one: with the code that it had, or with `new_code` as that is now."""
+    before = get(reference)
+    record = before.record()
+    job = replace(job_from_dict(record["job"]), python=record["plan"]["task"]["python"])
+    there = Path(record["cwd"])  # what its words are relative to, wherever they are said again
+    if "://" not in job.code:
+        job = replace(job, cwd=there / job.cwd, code=there / job.code if job.code else "")
+    where = find_cluster(cluster or job.cluster or before.cluster, petctl_home())
+    return _submit(job, where, None if new_code else record.get("code"))
+
+
+def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHandle:
     name = name_of(job)
     for _ in range(ATTEMPTS):
         job_id = new_id(name)
         try:
-            where.submit(where.plan(job, job_id))
+            where.submit(where.plan(job, job_id, code))
         except AlreadyExists:
             continue
         return JobHandle(job_id, where)

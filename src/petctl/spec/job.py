@@ -87,7 +87,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     experiment: str = ""
     workspace: str = ""
     cluster: str = ""
-    cwd: str = ""  # empty: the submitter's directory
+    cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
+    code: str = ""  # what to take a snapshot of, and run from that; empty: run in `cwd` as it is
+    allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
     listen: str = "127.0.0.1"
     log_cap: int = 1 << 30  # bytes on disk per stream of a worker
     rendezvous: Rendezvous = field(default_factory=Rendezvous)
@@ -124,6 +126,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             workspace: str | None = None,
             cluster: str | None = None,
             cwd: str | PathLike[str] | None = None,
+            code: str | PathLike[str] | None = None,
+            allow_secrets: Sequence[str] | str | None = None,
             listen: str | None = None,
             log_cap: int | str | None = None,
             rendezvous: Rendezvous | Mapping[str, object] | None = None,
@@ -191,6 +195,8 @@ _JOB: dict[str, Callable[[object], object]] = {
     "workspace": values.single_line,
     "cluster": values.single_line,
     "cwd": values.text,
+    "code": values.single_line,
+    "allow_secrets": values.words,
     "listen": values.host,
     "log_cap": _above_zero(parse_bytes),
     "rendezvous": _rendezvous,

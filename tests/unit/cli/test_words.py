@@ -142,3 +142,34 @@ def test_ports() -> None:
     for wrong in ("", "x", "1:2:3", "0", "70000", "-1:80"):
         with pytest.raises(UsageError):
             parse_ports(wrong)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "kind", "expected"),
+    [
+        (["./project", "train.py", "-n", "5"], "./project", "script", ["train.py", "-n", "5"]),
+        (["-m", "./project", "package.train"], "./project", "module", ["package.train"]),
+        (["code.tar.gz", "train.py"], "code.tar.gz", "script", ["train.py"]),
+        (["https://h/a/main.py?v=1", "--lr", "1"], "https://h/a/main.py?v=1", "script", ["main.py", "--lr", "1"]),
+        (["s3://b/dir.tar.gz", "--", "train.py", "--", "x"], "s3://b/dir.tar.gz", "script", ["train.py", "x"]),
+        (["git+https://h/p@v1", "nvidia-smi"], "git+https://h/p@v1", "program", ["nvidia-smi"]),
+        (["git+https://h/p.py@v1", "a.py"], "git+https://h/p.py@v1", "script", ["a.py"]),
+        (["project", "train.py"], "", "program", ["project", "train.py"]),  # a program of that name, as in any shell
+        (["--code", ".", "train.py"], ".", "script", ["train.py"]),
+    ],
+)
+def test_code_in_front_of_the_command(
+    words: list[str], code: str, kind: str, expected: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path)
+    job = job_of(*words)
+    assert (job.code, job.command.kind, job.command.words) == (code, kind, expected)
+
+
+@pytest.mark.parametrize("words", [["./project"], ["a.zip"], ["--code", ".", "./project", "train.py"]])
+def test_code_without_a_command_or_twice(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"which command|not both"):
+        job_of(*words)

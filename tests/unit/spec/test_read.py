@@ -183,7 +183,7 @@ def test_the_same_problems_in_json(write: Write) -> None:
         ("- a\n- b\n", "job.yaml: expected fields such as script: train.py and nodes: 1:3, got a list"),
         ("hello world\n", "job.yaml: expected fields .* got 'hello world'"),
         ("nodes: 2\n", "job.yaml: no command: give one of script, module, program or shell"),
-        ("script: a.py\nfoobarbaz: 1\n", "job.yaml:2:1: foobarbaz: unknown field; known here: args, cluster, cwd, env"),
+        ("script: a.py\nfoobarbaz: 1\n", "job.yaml:2:1: foobarbaz: unknown field; known here: allow_secrets, args"),
         ("script: a.py\nlog_cap: 1\n", r"job.yaml:2:1: log_cap: unknown field; write logs: \{cap: 1GiB\}"),
         ("script: a.py\nlogs: 3\n", "job.yaml:2:7: logs: expected a mapping with cap, got '3'"),
         ("script: a.py\n  nodes: 2\n", "job.yaml:2:8: not YAML: mapping values are not allowed .* in quotes"),

@@ -50,11 +50,20 @@ class LocalCluster:
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
-    def plan(self, job: Job, job_id: str) -> dict[str, Any]:
+    def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The job's record, as it will be kept."""
         from petctl.clusters.local.plan import make_plan  # only a submitter needs all that it imports
 
-        return make_plan(job, JobDirectory(self.jobs / job_id), self.settings)
+        return make_plan(job, JobDirectory(self.jobs / job_id), self.settings, code)
+
+    def record(self, job_id: str) -> dict[str, Any]:
+        """What was submitted."""
+        record = read_json(self._directory(job_id).job)
+        if record is None:
+            raise InternalError(f"the record of {job_id} is damaged: {self.jobs / job_id / 'job.json'}")
+        if record.get("code"):
+            record["code"]["archive"] = str(self._directory(job_id).code)  # its own link: it may be the last one
+        return record
 
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Makes the whole directory under another name, then gives it its own in one step, then starts the
@@ -107,6 +116,9 @@ class LocalCluster:
             write_text(here.key, key.decode(), mode=0o600)
         revive = {"argv": supervisor_argv(final), "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
         write_join_file(here.join, JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive))
+        if plan["code"]:
+            # A link: the archive lives as long as one job needs it, and many jobs cost one.
+            os.link(plan["code"]["archive"], here.code)
         here.supervisor_log.touch()
         here.reserve()
         write_json(here.job, plan, durable=True)
@@ -193,6 +205,16 @@ class LocalCluster:
         hidden = self.jobs / f".new-{secrets.token_hex(6)}"
         directory.path.rename(hidden)
         shutil.rmtree(hidden)
+        self._remove_unused_code()
+
+    def _remove_unused_code(self) -> None:
+        """Archives of which no job has a link any more."""
+        archives = list((self.home / "bundles").glob("*.tar.gz"))
+        if archives:
+            from petctl.bundle.cabinet import Cabinet
+
+            linked = {path.name.partition(".")[0] for path in archives if path.stat().st_nlink > 1}
+            Cabinet(self.home / "bundles").remove_unused(linked)
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in the job's directory with a node's environment."""

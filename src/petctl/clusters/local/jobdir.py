@@ -34,6 +34,8 @@ class JobDirectory:
         self.path = path
         self.id = path.name
         self.job = path / "job.json"
+        self.code = path / "code.tar.gz"  # the snapshot that it runs from
+        self.unpacked = path / "code"
         self.token = path / "token"
         self.join = path / "join.json"
         self.certificate = path / "cert.pem"

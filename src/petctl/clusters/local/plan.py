@@ -12,9 +12,10 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from petctl.agent.task import encode_task
+from petctl.agent.task import Code, encode_task
 from petctl.clusters.config import positive_setting
 from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.argv import node_argv, supervisor_argv
@@ -26,10 +27,18 @@ from petctl.errors import UsageError
 from petctl.spec import Job, job_to_dict
 
 
-def make_plan(job: Job, directory: JobDirectory, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The record of a job that is about to be submitted."""
-    cwd = working_directory(job)
-    check_command(job, cwd)
+def make_plan(
+    job: Job, directory: JobDirectory, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The record of a job that is about to be submitted; `pinned`: the code of an earlier record."""
+    code = dict(pinned or {})
+    if job.code and not code:
+        from petctl.clusters.code import take_code
+
+        code = take_code(job, directory.home)
+    cwd = str(Path.cwd()) if code else working_directory(job)
+    if not code:
+        check_command(job, cwd)
     slots = positive_setting(dict(settings), "local", "slots", default_slots())
     if job.nodes.min > slots:
         raise UsageError(
@@ -40,6 +49,8 @@ def make_plan(job: Job, directory: JobDirectory, settings: Mapping[str, Any]) ->
     gpus = gpus_per_node(job.gpus, job.procs, job.nodes.max, devices)
     address = advertised_address(job.listen)
     task = task_of(job, directory.id, cwd, interpreter(job, cwd, os.environ), directory.path)
+    if code:
+        task = dataclasses.replace(task, cwd="", code=_code(code, directory))
     own = [] if address == "127.0.0.1" else ["--address", address]
     return {
         "id": directory.id,
@@ -48,6 +59,7 @@ def make_plan(job: Job, directory: JobDirectory, settings: Mapping[str, Any]) ->
         "submitted": time.time(),
         "command": command_line(job),
         "cwd": cwd,
+        "code": code,
         "directory": str(directory.path),
         "job": job_to_dict(job),
         "plan": {
@@ -68,6 +80,17 @@ def make_plan(job: Job, directory: JobDirectory, settings: Mapping[str, Any]) ->
             "devices": devices,
         },
     }
+
+
+def _code(record: Mapping[str, Any], directory: JobDirectory) -> Code:
+    return Code(
+        id=record["id"],
+        archive=str(directory.code),
+        directory=str(directory.unpacked),
+        inside=record["inside"],
+        source=record["source"],
+        links=dict(record["links"]),
+    )
 
 
 def command_line(job: Job) -> str:

@@ -121,12 +121,19 @@ def first_status(record: Dict[str, Any]) -> Dict[str, Any]:
         "error": None,
         "command": record["command"],
         "cwd": record["cwd"],
-        "code": f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen",
+        "code": _code(record),
         "directory": record["directory"],
         "submitted": record["submitted"],
         "started": None,
         "finished": None,
     }
+
+
+def _code(record: Dict[str, Any]) -> str:
+    code = record.get("code")
+    if not code:
+        return f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen"
+    return f"snapshot {code['id'][:12]} of {code['source']}, {code['files']} files"
 
 
 def close_status(status: Dict[str, Any], outcome: Dict[str, Any], finished: float) -> Dict[str, Any]:

@@ -137,7 +137,7 @@ class Supervisor:
         machine = ObservedCoordinator(
             config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome, None if fresh else memory
         )
-        control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel}
+        control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel, "code": self._code}
         tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
         self.server = CoordinatorServer(machine, token, welcome, self._record, self._on_effect, control, tls, binding)
@@ -236,6 +236,12 @@ class Supervisor:
         elif kill:
             self.keeper.kill()
         return "cancelling" if not kill else "killing"
+
+    def _code(self, offset: int, size: int) -> Dict[str, object]:
+        """A part of the job's code, for a node on another machine."""
+        from petctl.agent.codesource import serve  # few jobs have such nodes
+
+        return serve(self.plan["task"]["code"]["archive"], offset, size)
 
     async def _grow(self) -> None:
         """Takes slots that become free while the job runs below its wanted size."""

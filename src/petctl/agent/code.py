@@ -1,0 +1,156 @@
+"""The job's code on this node: taken from its archive, checked against its name, unpacked once for all workers.
+
+A snapshot is named by the SHA-256 of its manifest: for each file or link, sorted by path, one line
+
+    MODE SIZE SHA256 PATH\n          MODE: 644, 755 or link; a link's SHA256 is that of its target
+
+so an archive proves itself while it is unpacked, whoever it came from. It holds files and links that stay inside, and
+nothing else: any other entry is refused, and nothing is left of an archive that was refused. The unpacked copy appears
+under its name only when it is whole; agents on one machine that share a directory wait for each other.
+
+Where the archive comes from is `codesource.py`; what is run in it is the task's business.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+import tarfile
+import zlib
+from typing import IO, BinaryIO, Callable, Iterator, Mapping, Set
+
+from petctl.errors import PetctlError
+
+BLOCK = 1 << 20
+DRAFT = ".draft"
+
+
+class BadCode(PetctlError):
+    """The archive is not what its name says."""
+
+
+class GivenUp(Exception):
+    """The node is leaving: nobody needs the code any more."""
+
+
+def provide(
+    directory: str,
+    code_id: str,
+    open_archive: Callable[[], BinaryIO],
+    links: Mapping[str, str],
+    given_up: Callable[[], bool] = lambda: False,
+) -> None:
+    """Makes `directory` hold the code of this name. `links`: what the snapshot leaves out and this machine has."""
+    os.makedirs(os.path.dirname(directory), exist_ok=True)
+    with _alone(directory):
+        if os.path.isdir(directory):
+            return  # another agent of this machine was faster
+        draft = directory + DRAFT
+        shutil.rmtree(draft, ignore_errors=True)  # of one that was killed
+        os.mkdir(draft)
+        try:
+            with open_archive() as archive:
+                unpack(archive, code_id, draft, given_up)
+            _link(draft, links)
+            os.rename(draft, directory)
+        except OSError as error:
+            raise PetctlError(f"cannot unpack the code into {directory}: {error.strerror or error}") from None
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
+def unpack(archive: BinaryIO, code_id: str, target: str, given_up: Callable[[], bool] = lambda: False) -> None:
+    """Unpacks an archive into an empty directory; BadCode unless it is exactly the one of this name."""
+    manifest = hashlib.sha256()
+    tree = _Tree(target)
+    try:
+        with tarfile.open(fileobj=archive, mode="r|gz") as entries:
+            for entry in entries:
+                if given_up():
+                    raise GivenUp
+                if entry.issym():
+                    line = tree.link(entry.name, entry.linkname)
+                elif entry.isreg():
+                    content = entries.extractfile(entry)
+                    assert content is not None
+                    line = tree.file(entry.name, content, bool(entry.mode & 0o100), entry.size)
+                else:
+                    raise BadCode(f"the code's archive holds {entry.name[:200]!r}, which is neither a file nor a link")
+                manifest.update(line)
+    except (tarfile.TarError, EOFError, zlib.error, UnicodeError) as error:
+        raise BadCode(f"the code's archive is damaged: {error}") from None
+    if manifest.hexdigest() != code_id:
+        raise BadCode(f"the code's archive is not {code_id[:12]}: its content is {manifest.hexdigest()[:12]}")
+
+
+class _Tree:
+    """A directory that is being filled, in the order of the manifest."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._last = b""
+        self._links: Set[str] = set()
+        self._made: Set[str] = {""}
+
+    def file(self, name: str, content: IO[bytes], executable: bool, size: int) -> bytes:
+        path, digest = self._place(name), hashlib.sha256()
+        mode = 0o755 if executable else 0o644
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with open(descriptor, "wb", buffering=0) as file:
+            for block in iter(lambda: content.read(BLOCK), b""):
+                digest.update(block)
+                file.write(block)
+        return f"{mode:o} {size} {digest.hexdigest()} {name}\n".encode()
+
+    def link(self, name: str, leads_to: str) -> bytes:
+        steps = leads_to.split("/")
+        up = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
+        # Only the first steps may lead up: behind a name, "..", the way could lead through another link.
+        if up > name.count("/") or any(step in ("", ".", "..") for step in steps[up:]):
+            raise BadCode(f"the code's archive holds the link {name[:200]!r}, which leads out of it")
+        os.symlink(leads_to, self._place(name))
+        self._links.add(name)
+        return f"link 0 {hashlib.sha256(leads_to.encode()).hexdigest()} {name}\n".encode()
+
+    def _place(self, name: str) -> str:
+        """Where the entry goes: below the root, under no link, and behind all those before it."""
+        order = name.encode()
+        parts = name.split("/")
+        if any(part in ("", ".", "..") for part in parts) or "\n" in name or "\0" in name:
+            raise BadCode(f"the code's archive holds the name {name[:200]!r}, which leads out of it or means nothing")
+        if order <= self._last:
+            raise BadCode(f"the code's archive holds {name[:200]!r} twice, or not in its place")
+        self._last = order
+        parent = "/".join(parts[:-1])
+        if parent not in self._made:
+            for depth in range(1, len(parts)):
+                above = "/".join(parts[:depth])
+                if above in self._links:
+                    raise BadCode(f"the code's archive holds {name[:200]!r}, which is behind a link")
+                if above not in self._made:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(os.path.join(self._root, above), 0o755)
+                    self._made.add(above)
+        return os.path.join(self._root, name)
+
+
+def _link(root: str, links: Mapping[str, str]) -> None:
+    for name, leads_to in links.items():
+        path = os.path.join(root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(leads_to, path)
+
+
+@contextlib.contextmanager
+def _alone(directory: str) -> Iterator[None]:
+    """One agent at a time; the lock dies with its holder."""
+    descriptor = os.open(directory + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
