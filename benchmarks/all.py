@@ -14,7 +14,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RECORD = HERE.parent / "build" / "bench"
-WITH_PAIRS = ("cli_start", "first_line", "log_flood", "supervisor_kill", "scale", "recovery", "restart")
+WITH_PAIRS = ("cli_start", "first_line", "log_flood", "supervisor_kill", "scale", "recovery", "restart", "snapshot")
 OTHERS: dict[str, list[str]] = {
     "rendezvous": [],
     "fuzz_coordinator": [],

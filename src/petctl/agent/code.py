@@ -86,6 +86,16 @@ def unpack(archive: BinaryIO, code_id: str, target: str, given_up: Callable[[], 
         raise BadCode(f"the code's archive is not {code_id[:12]}: its content is {manifest.hexdigest()[:12]}")
 
 
+def stays_inside(name: str, leads_to: str) -> bool:
+    """Whether a link leads to something in the same tree, whatever the other links of that tree are.
+
+    Only its first steps may lead up: behind a name, `..` would lead up from wherever that name, as a link, leads to.
+    """
+    steps = [step for step in leads_to.split("/") if step not in ("", ".")]
+    up = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
+    return not leads_to.startswith("/") and leads_to != "" and up <= name.count("/") and ".." not in steps[up:]
+
+
 class _Tree:
     """A directory that is being filled, in the order of the manifest."""
 
@@ -106,10 +116,7 @@ class _Tree:
         return f"{mode:o} {size} {digest.hexdigest()} {name}\n".encode()
 
     def link(self, name: str, leads_to: str) -> bytes:
-        steps = leads_to.split("/")
-        up = next((index for index, step in enumerate(steps) if step != ".."), len(steps))
-        # Only the first steps may lead up: behind a name, "..", the way could lead through another link.
-        if up > name.count("/") or any(step in ("", ".", "..") for step in steps[up:]):
+        if not stays_inside(name, leads_to):
             raise BadCode(f"the code's archive holds the link {name[:200]!r}, which leads out of it")
         os.symlink(leads_to, self._place(name))
         self._links.add(name)

@@ -1,8 +1,8 @@
 """Exactly one commit of a git repository, as plain files: fetched by the `git` program, alone and shallow.
 
-Nothing of the repository is run: no hooks, no filters, no LFS, no submodules, no transport that executes a command. The
-user's own git configuration holds (proxies, credentials), what would change the bytes of files excepted. No working
-tree but the target is touched.
+Nothing is run on its behalf: no hooks, no filters, no LFS, no submodules, no transport that executes a command. The
+user's own git configuration holds while it is fetched (proxies, credentials), and not when files are written: a commit
+has the same bytes for everybody. No working tree but the target is touched.
 """
 
 from __future__ import annotations
@@ -18,13 +18,8 @@ from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
 _CONFIG = {
     "core.hooksPath": "/dev/null",
     "core.attributesFile": "/dev/null",
-    "core.autocrlf": "false",
-    "core.eol": "lf",
     "core.fsmonitor": "false",
     "protocol.ext.allow": "never",
-    "filter.lfs.smudge": "",
-    "filter.lfs.process": "",
-    "filter.lfs.required": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
     "advice.detachedHead": "false",
@@ -62,7 +57,8 @@ def check_out(url: str, ref: str, target: Path, scratch: Path) -> Checkout:
     if ref.startswith("-") or not ref:
         raise UsageError(f"{ref!r} is not a git ref; name a branch, a tag or a full commit hash after the @")
     _git(scratch, "init", "--quiet", "--bare", "--template=", str(scratch))
-    done = _run(scratch, "fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, ref)
+    words = ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, ref)
+    done = _run(scratch, *words, as_user=True)
     if done.returncode != 0:
         raise _why(url, ref, done.stderr)
     commit = _git(scratch, "rev-parse", "--verify", "--quiet", "FETCH_HEAD^{commit}").strip()
@@ -79,12 +75,14 @@ def _git(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def _run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs git in the bare repository `folder`; it never asks for anything."""
+def _run(folder: Path, *words: str, as_user: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs git in the bare repository `folder`, with the user's settings if it must; it never asks for anything."""
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name.startswith(_KEPT)
     }
-    environment.update(LC_ALL="C", GIT_CONFIG_NOSYSTEM="1", GIT_TERMINAL_PROMPT="0", GIT_LFS_SKIP_SMUDGE="1")
+    environment.update(LC_ALL="C", GIT_CONFIG_NOSYSTEM="1", GIT_TERMINAL_PROMPT="0")
+    if not as_user:
+        environment["GIT_CONFIG_GLOBAL"] = os.devnull
     settings = [word for name, value in _CONFIG.items() for word in ("-c", f"{name}={value}")]
     try:
         return subprocess.run(

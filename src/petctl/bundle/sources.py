@@ -54,7 +54,7 @@ def tree_of(
             yield Tree(local, str(local), gitignore=local.is_dir())
             return
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=scratch) as folder:
-            yield _unpacked(local, kind, Path(folder), local.name, fragment, limit)
+            yield _unpacked(local, kind, Path(folder), str(local), fragment, limit)
         return
     parts = urlsplit(text)
     if parts.username is not None:

@@ -122,12 +122,14 @@ def _why_not(name: str) -> str:
 
 
 def leads_out(root: Path, path: str, target: str) -> str:
-    """How a link leaves the tree, or an empty string. It must stay inside both as it is written and as it is followed:
-    through another link, `..` goes elsewhere than it seems to."""
+    """How a link leaves the tree, or an empty string. It must stay inside both as it is followed here and wherever it
+    is unpacked."""
+    from petctl.agent.code import stays_inside  # the rule of those who unpack it; few trees have links
+
     if target.startswith("/"):
         return "is an absolute path"
     folder = path.rpartition("/")[0] or "."
-    written = os.path.normpath(f"{folder}/{target}")
     followed = os.path.realpath(f"{root}/{folder}/{target}")
-    inside = followed == str(root) or followed.startswith(f"{root}/")
-    return "" if inside and written != ".." and not written.startswith("../") else "leads out of the tree"
+    if not (followed == str(root) or followed.startswith(f"{root}/")):
+        return "leads out of the tree"
+    return "" if stays_inside(path, target) else "leads up behind a name, which no node would unpack"

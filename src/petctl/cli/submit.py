@@ -37,7 +37,10 @@ def submit_job(job: Job, cluster: str | None) -> JobHandle:
     """Hands the job over; -c wins over the job file."""
     from petctl.jobs import submit
 
-    return submit(job, cluster=cluster)
+    handle = submit(job, cluster=cluster)
+    for note in handle.record().get("code", {}).get("notes", ()) if job.code else ():
+        click.echo(f"petctl: {note}", err=True)
+    return handle
 
 
 def announce(handle: JobHandle, as_json: bool, quiet: bool) -> int:

@@ -21,7 +21,7 @@ from petctl.spec import Job
 def take_code(job: Job, home: Path) -> dict[str, Any]:
     """A snapshot of the job's code, kept in this home; unchanged code writes nothing."""
     with tree_of(job.code, base=Path.cwd()) as tree:
-        cache = home / "cache" / "code"
+        cache = home / "cache" / "code" if _lies_here(tree) else None  # nobody comes back to what was fetched
         snapshot = take(tree.path, cache=cache, allow_secrets=job.allow_secrets, gitignore=tree.gitignore)
         inside = _working_directory(job, tree)
         _check_script(job, snapshot, inside)
@@ -33,6 +33,7 @@ def take_code(job: Job, home: Path) -> dict[str, Any]:
             "files": len(snapshot.entries),
             "bytes": snapshot.size,
             "links": _links(tree, snapshot),
+            "notes": list(tree.notes),
         }
 
 

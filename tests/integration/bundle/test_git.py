@@ -94,7 +94,7 @@ def test_nothing_of_the_repository_or_the_user_is_run(
     repository: Path, git: Git, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hooks, templates, LFS, line endings, variables of a git that runs around us."""
-    (repository / ".gitattributes").write_text("*.bin filter=lfs\n")
+    (repository / ".gitattributes").write_text("*.bin filter=lfs\n*.py filter=other\n")
     (repository / "weights.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
     git(repository, "add", ".gitattributes", "weights.bin")
     git(repository, "commit", "--quiet", "-m", "with LFS")
@@ -109,6 +109,7 @@ def test_nothing_of_the_repository_or_the_user_is_run(
         "core.hooksPath": str(hooks),
         "core.autocrlf": "true",
         "filter.lfs.smudge": f"touch {ran}",
+        "filter.other.smudge": f"touch {ran}",
         "filter.lfs.required": "true",
     }.items():
         git(repository, "config", "--global", key, value)

@@ -116,9 +116,10 @@ def test_what_leads_out_or_is_no_code_is_refused(tmp_path: Path, bad: tarfile.Ta
 
 
 def test_links_that_stay_inside_may_lead_up(tmp_path: Path) -> None:
-    content = {**FILES, "pkg/up": "../a.txt"}
+    content = {**FILES, "pkg/up": ".././a.txt", "pkg2/here": "../pkg/", "pkg2/self": "."}
     unpack(archive(content), name_of(content), str(tmp_path))
     assert (tmp_path / "pkg" / "up").read_bytes() == b"one"
+    assert (tmp_path / "pkg2" / "here" / "run.sh").exists()
 
 
 def test_a_damaged_archive_leaves_nothing(tmp_path: Path) -> None:

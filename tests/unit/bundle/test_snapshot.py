@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from petctl.agent.code import unpack as unpack_on_node
 from petctl.bundle import Snapshot, hashing, index, take
 from petctl.errors import NotFound, UsageError
 from tests.unit.bundle.conftest import Grow
@@ -87,8 +88,8 @@ def test_manifest(grow: Grow) -> None:
     assert (snapshot.size, snapshot.hashed) == (4, 4)
 
 
-@pytest.mark.parametrize("target", ["b.py", "sub/../b.py", "missing", "sub", "."])
-def test_links_inside_are_kept(grow: Grow, tmp_path: Path, target: str) -> None:
+@pytest.mark.parametrize("target", ["b.py", "./b.py", "missing", "sub", "sub/", "."])
+def test_links_inside_are_kept_and_unpacked(grow: Grow, tmp_path: Path, target: str) -> None:
     """As links, with the text that they have; also through pack and unpack."""
     root = grow({"b.py": "x", "sub/c.py": ""})
     (root / "link").symlink_to(target)
@@ -98,6 +99,16 @@ def test_links_inside_are_kept(grow: Grow, tmp_path: Path, target: str) -> None:
         packed.extractall(tmp_path / "out", filter="data")
     assert (tmp_path / "out/link").readlink() == Path(target)
     assert take(tmp_path / "out").id == snapshot.id
+    (tmp_path / "node").mkdir()
+    with open(tmp_path / "packed", "rb") as packed_again:
+        unpack_on_node(packed_again, snapshot.id, str(tmp_path / "node"))
+
+
+def test_a_link_that_no_node_would_unpack_is_refused(grow: Grow) -> None:
+    root = grow({"b.py": "x", "sub/c.py": ""})
+    (root / "link").symlink_to("sub/../b.py")
+    with pytest.raises(UsageError, match=r"link: is a link to sub/\.\./b\.py, which leads up behind a name"):
+        take(root)
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../outside", "deep/../../../x", "up/../outside", "{root}/b.py"])
