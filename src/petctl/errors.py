@@ -8,6 +8,11 @@
     |   `-- AuthError           ... or could not prove that it knows the job's token
     |-- NoRoom                  the disk is full (an OSError too, for callers who can do without the file)
     |-- Unreachable             a coordinator does not answer (the platform's fault, or it is being replaced)
+    |-- StoreError              an object store or a transfer failed (exit code 1)
+    |   |-- NoSuchPlace         ... the bucket, container, object or folder does not exist (4)
+    |   |-- Refused             ... the key is wrong, the token has expired, or it may not do that (5)
+    |   |-- StoreUnreachable    ... nobody answers at its endpoint (6)
+    |   `-- Damaged             ... what arrived is not what was sent (7)
     `-- InternalError           petctl's own fault (exit code 70)
 
 The type says whose fault it is; the message says what happened, to which thing, and what to do next. `code` is the exit
@@ -49,6 +54,34 @@ class NoRoom(PetctlError, OSError):
 
 class Unreachable(PetctlError):
     """A coordinator does not answer."""
+
+
+class StoreError(PetctlError):
+    """An object store, or a transfer to or from one, failed."""
+
+
+class NoSuchPlace(StoreError):
+    """The bucket, container, object or folder does not exist."""
+
+    code = 4
+
+
+class Refused(StoreError):
+    """The store does not accept the credentials, or not for this."""
+
+    code = 5
+
+
+class StoreUnreachable(StoreError):
+    """Nobody answers at the store's endpoint."""
+
+    code = 6
+
+
+class Damaged(StoreError):
+    """What arrived is not what was sent."""
+
+    code = 7
 
 
 class InternalError(PetctlError):

@@ -21,6 +21,9 @@ GROUPS = {
         "forward": "Reach a port of a node from here",
         "token": "Write the file with which another machine joins a job",
     },
+    "Data": {
+        "data": "Copy, list and remove files in object stores: s3://, az://, gs://",
+    },
     "Set up": {
         "secret": "Keep secrets that jobs name by reference",
         "completion": "Print the shell's completion script",

@@ -7,6 +7,7 @@ from here, and who unpacks it, is each cluster's own business.
 from __future__ import annotations
 
 import posixpath
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -14,13 +15,14 @@ from petctl.agent.task import SCRIPT
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.snapshot import Snapshot, take
 from petctl.bundle.sources import Tree, tree_of
+from petctl.clusters.stores import fetch_from_store
 from petctl.errors import UsageError
 from petctl.spec import Job
 
 
 def take_code(job: Job, home: Path) -> dict[str, Any]:
     """A snapshot of the job's code, kept in this home; unchanged code writes nothing."""
-    with tree_of(job.code, base=Path.cwd()) as tree:
+    with tree_of(job.code, base=Path.cwd(), fetch=partial(fetch_from_store, home)) as tree:
         cache = home / "cache" / "code" if _lies_here(tree) else None  # nobody comes back to what was fetched
         snapshot = take(tree.path, cache=cache, allow_secrets=job.allow_secrets, gitignore=tree.gitignore)
         inside = _working_directory(job, tree)

@@ -1,9 +1,11 @@
-"""What the user's configuration says about clusters: ./petctl.yaml over ~/.config/petctl/config.yaml.
+"""What the user's configuration says about clusters and stores: ./petctl.yaml over ~/.config/petctl/config.yaml.
 
     clusters:
       local: {slots: 8}
+    stores:
+      s3://: {endpoint: "http://127.0.0.1:8333"}
 
-Only looked at when a cluster is used. It knows no cluster's settings; each checks its own.
+Only looked at when a cluster or store is used. It knows nobody's settings; each checks its own.
 """
 
 from __future__ import annotations
@@ -27,6 +29,14 @@ def cluster_settings(name: str) -> dict[str, Any]:
     for path in config_files():
         clusters = _section(path, _read(path), "clusters")
         settings.update(_section(path, clusters, name))
+    return settings
+
+
+def store_settings() -> dict[str, Any]:
+    """The settings of object stores by location, those of the directory's own file winning."""
+    settings: dict[str, Any] = {}
+    for path in config_files():
+        settings.update(_section(path, _read(path), "stores"))
     return settings
 
 

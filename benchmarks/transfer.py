@@ -1,0 +1,124 @@
+"""Claim: petctl moves a large file at 0.95 of the fastest peer's speed or more, and many small ones 1.5 times as fast.
+
+1 file of 2 GiB and 20,000 files of 10 KiB, up and down, against SeaweedFS (S3) and Azurite (Azure), beside s5cmd,
+rclone, aws and azcopy. Server and client share this machine. petctl verifies what it moves, up and down.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from common import Claim, Samples, finish, interleave, options, print_table
+from stores import Stage, peers, stage
+
+NUMBERS = itertools.count(1)
+
+
+def words(program: str, name: str, at: Stage, up: bool, local: Path, path: str, folder: bool) -> list[str]:
+    """The command line with which a program moves a file or the content of a folder."""
+    if name == "petctl":
+        ends = [str(local), f"{at.root}/{path}"]
+        return [program, "data", *(["up", *ends] if up else ["down", *reversed(ends)])]
+    if name == "rclone":
+        bucket = at.root.rpartition("/")[2]
+        remote = f":{'s3' if at.kind == 's3' else 'azureblob'}:{bucket}/{path}"
+        ends = [str(local), remote]
+        tuned = ["--transfers", "24", "--checkers", "24", "--multi-thread-streams", "8"]
+        return [program, "copy" if folder else "copyto", *tuned, *(ends if up else reversed(ends))]
+    if name == "azcopy":
+        ends = [f"{local}/*" if folder and up else str(local), at.sas_url(f"{path}/*" if folder and not up else path)]
+        quiet = [
+            "--skip-version-check",
+            "--log-level=ERROR",
+            "--recursive",
+            f"--from-to={'LocalBlob' if up else 'BlobLocal'}",
+        ]
+        return [program, "copy", *(ends if up else reversed(ends)), *quiet]
+    if name == "aws":
+        ends = [str(local), f"{at.root}/{path}"]
+        recursive = ["--recursive"] if folder else []
+        endpoint = ["--endpoint-url", at.url, "--only-show-errors"]
+        return [program, "s3", "cp", *endpoint, *recursive, *(ends if up else reversed(ends))]
+    ends = [f"{local}/" if folder else str(local), f"{at.root}/{path}" + ("/" if folder else "")]
+    if not up and folder:
+        ends = [f"{local}/", f"{at.root}/{path}/*"]
+    return [program, "cp", *(ends if up else reversed(ends))]
+
+
+def send(at: Stage, program: str, name: str, source: Path) -> float:
+    """One upload to a place of its own."""
+    return at.run(words(program, name, at, True, source, f"up/{next(NUMBERS)}", source.is_dir()))
+
+
+def fetch(at: Stage, program: str, name: str, path: str, folder: bool) -> float:
+    """One download into a folder of its own, which goes afterwards."""
+    target = at.folder / f"down-{next(NUMBERS)}"
+    target.mkdir()
+    try:
+        return at.run(words(program, name, at, False, target if folder else target / "file", path, folder))
+    finally:
+        shutil.rmtree(target)
+
+
+def make_files(folder: Path, count: int, size: int) -> Path:
+    """Files with random content, or one of them."""
+    if count == 1:
+        with open(folder / "large", "wb") as file:
+            for _ in range(size >> 20):
+                file.write(os.urandom(1 << 20))
+        return folder / "large"
+    for number in range(count):
+        path = folder / "small" / f"{number // 1000:03d}" / f"{number:06d}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(os.urandom(size))
+    return folder / "small"
+
+
+def measure(at: Stage, source: Path, pairs: int, petctl: str) -> dict[str, dict[str, Samples]]:
+    """Both directions, all programs in turn."""
+    programs = {"petctl": petctl, **peers(at.kind)}
+    at.run([petctl, "data", "up", str(source), f"{at.root}/source"])
+    up: dict[str, Callable[[], float]] = {
+        name: partial(send, at, program, name, source) for name, program in programs.items()
+    }
+    down: dict[str, Callable[[], float]] = {
+        name: partial(fetch, at, program, name, "source", source.is_dir()) for name, program in programs.items()
+    }
+    return {"up": interleave(pairs, up), "down": interleave(pairs, down)}
+
+
+def main() -> int:
+    """Measure and print."""
+    parser = options(__doc__)
+    parser.add_argument("--store", choices=("s3", "az"), action="append", help="only this one (repeatable)")
+    parser.add_argument("--case", choices=("large", "small"), action="append", help="only this one (repeatable)")
+    parser.add_argument("--mib", type=int, default=2048, help="size of the large file (default: 2048)")
+    parser.add_argument("--files", type=int, default=20_000, help="how many small files (default: 20000)")
+    chosen = parser.parse_args()
+    tables: dict[str, list[Samples]] = {}
+    claims: list[Claim] = []
+    for kind in chosen.store or ("s3", "az"):
+        for case in chosen.case or ("large", "small"):
+            with stage(kind) as at:
+                source = make_files(at.folder, *((1, chosen.mib << 20) if case == "large" else (chosen.files, 10_240)))
+                for direction, samples in measure(at, source, chosen.pairs, chosen.petctl).items():
+                    title = f"{kind}, {case}, {direction}"
+                    tables[title] = list(samples.values())
+                    print_table(title, tables[title], "petctl")
+                    others = [row.median for name, row in samples.items() if name != "petctl"]
+                    if others:
+                        speed = min(others) / samples["petctl"].median
+                        wanted = 0.95 if case == "large" else 1.5
+                        text = f"{title}: {speed:.2f} of the fastest peer's speed (at least {wanted})"
+                        claims.append(Claim(text, speed >= wanted))
+    return finish("transfer", chosen.output, tables, claims)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

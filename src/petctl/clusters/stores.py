@@ -1,0 +1,34 @@
+"""What petctl knows about the user's object stores, put together: environment, configuration, secrets, records."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from petctl.clusters.config import store_settings
+from petctl.clusters.local.secrets import secret_values
+from petctl.errors import NotFound
+from petctl.store.credentials import Surroundings
+
+
+def surroundings(home: Path) -> Surroundings:
+    """For `petctl.store`, which knows neither configuration nor secrets."""
+
+    def secret(name: str) -> str:
+        try:
+            return secret_values(home, {name: name})[name]
+        except NotFound:
+            return ""
+
+    return Surroundings(os.environ, store_settings(), secret, home / "uploads")
+
+
+def fetch_from_store(home: Path, location: str, target: Path) -> None:
+    """Brings one object into a file of this machine."""
+    from petctl.store.location import parse_location
+    from petctl.store.plan import open_end, open_source
+    from petctl.store.transfer import Tally, transfer
+
+    known = surroundings(home)
+    source = open_source(parse_location(location), known)
+    transfer(source, open_end(parse_location(str(target)), known), Tally())
