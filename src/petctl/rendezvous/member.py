@@ -210,7 +210,7 @@ class Member:
         self.elastic = False
         self.early = False  # have workers been started early?
         self.progress: Optional[Progress] = None  # of the workers, in the round that runs
-        self.stall: Optional[Stall] = None  # the last one that it was told of
+        self.stall: Optional[Stall] = None  # of this round, once it was told of one
         self.number = 0
         self.connected = False
         self.exited = False
@@ -360,7 +360,7 @@ class Member:
             assert order.place is not None
             self.state, self.alive = m.RUNNING, True
             self.place, self.placed = order.place, self.at
-            self.ended, self.failure, self.progress = False, None, None
+            self.ended, self.failure, self.progress, self.stall = False, None, None, None
             start = Start(order.header.epoch, order.round, order.place, order.header.spent)
             return [start, *self._report(now)]
         return []

@@ -221,3 +221,19 @@ def test_deadlines_are_never_in_the_past() -> None:
         member.step(node.Tick(), now)
         due = member.deadline()
         assert due is None or due > now
+
+
+def test_a_round_that_stands_still_where_the_last_one_did_is_looked_into_again() -> None:
+    """A script that hangs at the same step every time gives the same sentence every time."""
+    member = running()
+    stall = m.Stall(0, "no step for 60 s: rank 0 stopped after step 8")
+    told = Order(header(seq=3), m.RUN, 1, place=PLACE, stall=stall)
+    assert only(member.step(node.Received(told), 1.0), node.Dump).stall == stall
+    assert member.step(node.Received(told), 1.1) == []  # said again, in the same round
+    member.step(node.WorkerFailed(1, Failure("0", 0, 0, 1)), 1.2)
+    member.step(node.Received(Order(header(seq=4), m.PREPARE, 2)), 1.3)
+    member.step(node.WorkersStopped(), 1.4)
+    member.step(node.Received(Order(header(seq=5), m.RUN, 2, place=PLACE)), 1.5)
+    assert member.state == m.RUNNING
+    again = Order(header(seq=6), m.RUN, 2, place=PLACE, stall=stall)
+    assert only(member.step(node.Received(again), 9.0), node.Dump) == node.Dump(2, stall)
