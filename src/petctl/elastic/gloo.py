@@ -17,13 +17,32 @@ import ctypes
 import os
 import struct
 import sys
+import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional, Set, Tuple
 
 BUFFER = "N4gloo9transport3tcp13UnboundBuffer"  # gloo::transport::tcp::UnboundBuffer, as compilers write it
 DEPTH = 16 * 1024  # bytes of a waiting thread's stack; what it waits for is within the first two thousand
 WORD = struct.calcsize("P")
+PATIENCE = 1.0  # seconds
+MOMENT = 0.002
 Wait = Tuple[int, str, str]  # stack pointer, where in the kernel, how often it has gone to sleep
+
+
+def let_go() -> None:
+    """Waits until gloo's threads rest.
+
+    They let go of a finished operation after everybody else has gone on, and need Python's lock for that. Who frees
+    their group meanwhile, holding that lock, waits for ever; and at the interpreter's end they bring the process down.
+    """
+    before: Dict[str, Optional[Wait]] = {}
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        now = {task.name: _wait_of(task.name) for task in Path("/proc/self/task").iterdir() if _is_gloos(task)}
+        if not now or (now == before and None not in now.values()):
+            return
+        before = now
+        time.sleep(MOMENT)  # without the lock
 
 
 class Waits:
@@ -70,6 +89,13 @@ class Waits:
         for name in ("abortWaitSend", "abortWaitRecv"):
             getattr(self._library, f"_Z{BUFFER}{len(name)}{name}Ev")(ctypes.c_void_p(buffer))
         return True
+
+
+def _is_gloos(task: Path) -> bool:
+    try:
+        return (task / "comm").read_text() == "pt_gloo_runloop\n"
+    except OSError:
+        return False
 
 
 def _waiting() -> Iterator[Tuple[str, Wait]]:

@@ -18,7 +18,7 @@ from typing import Any, Iterator, List, Optional
 
 from petctl.elastic import place
 from petctl.elastic.connections import Connections
-from petctl.elastic.gloo import Waits
+from petctl.elastic.gloo import Waits, let_go
 from petctl.errors import UsageError
 
 CREATE = "_new_process_group_helper"  # what torch makes every group with, the user's own included
@@ -113,6 +113,7 @@ class Groups:
     def close(self, broken: bool) -> None:
         """Leaves torch as it was found."""
         self.leave(broken)
+        let_go()
         self._store = self._server = self._hosted = None
         if self._original is not None:
             setattr(sys.modules["torch.distributed.distributed_c10d"], CREATE, self._original)
