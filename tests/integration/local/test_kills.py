@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,12 @@ from tests.integration.local.conftest import (
 
 
 def guardian(handle: JobHandle, node: str) -> int:
-    return next(row.pid for row in handle.status().nodes if row.name == node)
+    """Its process, once the status tells: that is written after the fact."""
+
+    def look() -> int:
+        return next((row.pid for row in handle.status().nodes if row.name == node), 0)
+
+    return int(eventually(look, f"the process of node {node}"))
 
 
 def test_a_killed_worker_costs_one_restart(stage: Stage) -> None:
@@ -38,6 +44,11 @@ def test_a_killed_worker_costs_one_restart(stage: Stage) -> None:
     assert status.rounds[1].seconds_lost > 0
 
 
+def restarted(handle: JobHandle, node: str) -> Any:
+    """The node's row, once it tells of a restart."""
+    return next((row for row in handle.status().nodes if row.name == node and row.restarts), None)
+
+
 @pytest.mark.parametrize("who", ["agent", "guardian"])
 @pytest.mark.parametrize("node", ["0", "1"])
 def test_a_killed_node_is_replaced_and_not_charged(stage: Stage, who: str, node: str) -> None:
@@ -49,7 +60,7 @@ def test_a_killed_node_is_replaced_and_not_charged(stage: Stage, who: str, node:
     stage.running(2, after=first)
     assert not exists(old)
     assert not exists(top)
-    row = next(row for row in handle.status().nodes if row.name == node)
+    row = eventually(lambda: restarted(handle, node), "the restart in the status, which is written after the fact")
     assert row.restarts == 1
     stage.finish()
     status = handle.wait(20)
