@@ -19,6 +19,8 @@ The type says whose fault it is; the message says what happened, to which thing,
 code of the command line. Expected errors are shown without a traceback.
 """
 
+import errno
+
 
 class PetctlError(Exception):
     """Base of every error meant for the user's eyes."""
@@ -50,6 +52,11 @@ class AuthError(ProtocolError):
 
 class NoRoom(PetctlError, OSError):
     """The disk, or the user's share of it, is full."""
+
+
+def is_no_room(error: OSError) -> bool:
+    """Whether it is the disk, or the user's share of it, that is full."""
+    return isinstance(error, NoRoom) or error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Unreachable(PetctlError):

@@ -7,7 +7,6 @@ under its name when it is whole.
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from petctl.bundle.hashing import open_regular
 from petctl.bundle.manifest import EXECUTABLE, LINK, Entry
-from petctl.errors import NoRoom, UsageError
+from petctl.errors import NoRoom, UsageError, is_no_room
 
 _LEVEL = 1  # 6 is 8 to 18 percent smaller and takes 2.5 times as long: it pays only below 2 MB/s of uplink
 _PIECE = 1 << 20
@@ -53,7 +52,7 @@ def write(
         Path(draft).replace(target)
     except BaseException as error:
         Path(draft).unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and is_no_room(error):
             raise NoRoom(f"cannot write {target}: no space left on its disk; make room and try again") from None
         raise
 

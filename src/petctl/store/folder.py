@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import Iterator, Sequence
 
-from petctl.errors import Damaged, NoRoom, NoSuchPlace, Refused, StoreError
+from petctl.errors import Damaged, NoRoom, NoSuchPlace, Refused, StoreError, is_no_room
 from petctl.store.body import Body, FileSlice, Held
 from petctl.store.location import Location
 from petctl.store.parts import part_size
@@ -263,7 +263,7 @@ def _changed(path: str) -> Damaged:
 
 
 def _explained(error: OSError, path: str) -> StoreError | NoRoom:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_no_room(error):
         return NoRoom(
             f"no room for {path}: the disk is full; make room and run the same command again, it goes on from here"
         )

@@ -103,6 +103,7 @@ HOSTILE = {
     "parent": [(member("../outside"), b"x")],
     "parent inside": [(member("a/../../outside"), b"x")],
     "absolute link": [(member("link", tarfile.SYMTYPE, "/etc/passwd"), b"")],
+    "link up behind a name": [(member("link", tarfile.SYMTYPE, "src/../a.py"), b"")],
     "link out": [(member("a/link", tarfile.SYMTYPE, "../../outside"), b"")],
     "through a link": [(member("d", tarfile.SYMTYPE, "."), b""), (member("d/x"), b"x")],
     "through a link, later": [(member("d/x"), b"x"), (member("d", tarfile.SYMTYPE, "."), b"")],

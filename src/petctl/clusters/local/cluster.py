@@ -24,9 +24,8 @@ from petctl.clusters.local.addresses import is_address, is_loopback
 from petctl.clusters.local.argv import supervisor_argv, supervisor_environment
 from petctl.clusters.local.jobdir import JobDirectory, in_use, read_json, sync_directory, write_json, write_text
 from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.room import is_no_room
 from petctl.clusters.local.slots import Slots
-from petctl.errors import InternalError, NoRoom, NotFound, Unreachable, UsageError
+from petctl.errors import InternalError, NoRoom, NotFound, Unreachable, UsageError, is_no_room
 from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from petctl.spec import Job
 

@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from petctl.clusters.local.room import fill_spare, is_no_room, no_room_for, set_aside, spare_of, write_over
-from petctl.errors import NoRoom
+from petctl.clusters.local.room import fill_spare, no_room_for, set_aside, spare_of, write_over
+from petctl.errors import NoRoom, is_no_room
 
 START_WITHIN = 5.0  # seconds for a job's first supervisor to take its lock
 LOCK_ATTEMPTS = 10

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Optional
 
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json
 from petctl.clusters.local.records import History, append_event, close_status, first_status, new_event, read_events
-from petctl.clusters.local.room import is_no_room
+from petctl.errors import is_no_room
 
 log = logging.getLogger("petctl.supervisor")
 

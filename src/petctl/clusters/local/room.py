@@ -13,15 +13,9 @@ import errno
 import os
 from pathlib import Path
 
-from petctl.errors import NoRoom
+from petctl.errors import NoRoom, is_no_room
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-
-
-def is_no_room(error: OSError) -> bool:
-    """Whether it is the disk, or the user's share of it, that is full."""
-    return isinstance(error, NoRoom) or error.errno in _FULL
 
 
 def no_room_for(what: object) -> NoRoom:
