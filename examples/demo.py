@@ -95,7 +95,7 @@ def cost(metrics: "list[dict[str, float]]", killed_at: float, start_up: float) -
 def main() -> int:
     """Run the demo; 0 only when the job was killed at, went on and ended well."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--petctl", default=str(Path(sys.executable).parent / "petctl"))
     parser.add_argument(
         "--torch-python", default=os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch/bin/python"))
@@ -107,8 +107,19 @@ def main() -> int:
     build.mkdir(parents=True)
     home, metrics = build / "home", build / "metrics.jsonl"
     training = ["examples/ddp/train.py", "--steps", str(options.steps), "--step-time", "0.02"]
-    say("petctl run -n 2:3 " + " ".join(training))
-    command = [options.petctl, "run", "-n", "2:3", "--name", "demo", "--python", options.torch_python]
+    say("petctl run -n 2:3 --preload torch " + " ".join(training))
+    command = [
+        options.petctl,
+        "run",
+        "-n",
+        "2:3",
+        "--name",
+        "demo",
+        "--preload",
+        "torch",
+        "--python",
+        options.torch_python,
+    ]
     command += [*training, "--metrics", str(metrics)]
     environment = {**os.environ, "PETCTL_HOME": str(home), "OMP_NUM_THREADS": "1"}
     started_at = time.time()
