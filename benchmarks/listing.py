@@ -1,15 +1,15 @@
 """Claim: listing 200,000 objects takes petctl no longer than the fastest peer, within 300 MB of memory.
 
 `petctl data ls -r` beside s5cmd, rclone, aws (SeaweedFS) and azcopy, rclone (Azurite). The objects are one byte each.
+Azurite takes 4 ms to make one, so it gets a tenth of them.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from functools import partial
 
+from bare import bare
 from common import Claim, Samples, finish, interleave, options, print_table
 from stores import BUCKET, Stage, peers, stage
 
@@ -21,20 +21,13 @@ def words(program: str, name: str, at: Stage) -> list[str]:
     if name == "petctl":
         return [program, "data", "ls", "-r", f"{at.root}/{PREFIX}"]
     if name == "rclone":
-        return [program, "lsl", "--fast-list", f":{'s3' if at.kind == 's3' else 'azureblob'}:{BUCKET}/{PREFIX}"]
+        remote = f":{'s3' if at.kind == 's3' else 'azureblob'}:{BUCKET}/{PREFIX}"
+        return [program, "lsl", "--fast-list", "--use-server-modtime", remote]
     if name == "azcopy":
         return [program, "list", at.sas_url(PREFIX), "--skip-version-check"]
     if name == "aws":
         return [program, "s3", "ls", "--recursive", "--endpoint-url", at.url, f"{at.root}/{PREFIX}/"]
     return [program, "ls", f"{at.root}/{PREFIX}/*"]
-
-
-def memory(at: Stage, petctl: str) -> int:
-    """The most memory that one listing by petctl has, in MB."""
-    process = subprocess.Popen(words(petctl, "petctl", at), env=dict(at.environment), stdout=subprocess.DEVNULL)
-    _, _, used = os.wait4(process.pid, 0)
-    process.returncode = 0  # it has been waited for
-    return used.ru_maxrss // 1024
 
 
 def main() -> int:
@@ -47,20 +40,17 @@ def main() -> int:
     claims: list[Claim] = []
     for kind in chosen.store or ("s3", "az"):
         with stage(kind) as at:
-            source = at.folder / "source"
-            for number in range(chosen.objects):
-                path = source / f"{number // 1000:04d}" / f"{number:07d}"
-                if number % 1000 == 0:
-                    path.parent.mkdir(parents=True)
-                path.write_bytes(b"x")
-            at.run([chosen.petctl, "data", "up", str(source), f"{at.root}/{PREFIX}"])
-            used = memory(at, chosen.petctl)
+            count = chosen.objects if kind == "s3" else chosen.objects // 10
+            for first in range(0, count, 10_000):
+                numbers = range(first, min(first + 10_000, count))
+                bare(at, [f"{PREFIX}/{number // 1000:04d}/{number:07d}" for number in numbers], 1, up=True)
             programs = {"petctl": chosen.petctl, **peers(kind)}
             commands = {name: partial(at.run, words(program, name, at)) for name, program in programs.items()}
             samples = interleave(chosen.pairs, commands)
-            title = f"{kind}: list {chosen.objects:,} objects"
+            title = f"{kind}: list {count:,} objects"
             tables[title] = list(samples.values())
             print_table(title, tables[title], "petctl")
+            used = at.memory(chosen.petctl)
             claims.append(Claim(f"{title}: {used} MB of memory (at most 300)", used <= 300))
             others = [row.median for name, row in samples.items() if name != "petctl"]
             if others:

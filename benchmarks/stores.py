@@ -1,7 +1,7 @@
 """What the storage benchmarks share: a real server, a bucket in it, and the command lines of petctl and its peers.
 
-Peers are looked for in .venv-bench (`make bench` fills it) and on PATH; azcopy only on PATH or where $AZCOPY says. One
-that is not there is left out, and that is said. All get the same keys by environment, and settings that make them fast.
+Peers are looked for in .venv-bench (`make bench` fills it) and on PATH; azcopy comes by `tools/azcopy`. One that is not
+there is left out, and that is said. All get the same keys by environment, and settings that make them fast.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, TemporaryFile
+from threading import Timer
 
 from common import ROOT, Missed, progress
 
@@ -24,7 +25,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.integration.store.servers import ACCESS_KEY, ACCOUNT, ACCOUNT_KEY, SECRET_KEY, Azurite, SeaweedFS
 
-from petctl.store.signing import blob_sas
+from petctl.depot.signing import blob_sas
 
 BUCKET = "benchmark"
 
@@ -38,23 +39,33 @@ class Stage:
     url: str
     folder: Path
     environment: Mapping[str, str]
+    most: dict[str, int] = field(default_factory=dict)
 
     def run(self, words: list[str], deadline: float = 1800.0) -> float:
         """Seconds that a command takes; Missed with its last line when it fails."""
-        begin = time.monotonic()
-        done = subprocess.run(
-            words,
-            env=dict(self.environment),
-            capture_output=True,
-            text=True,
-            timeout=deadline,
-            stdin=subprocess.DEVNULL,
-        )
-        seconds = time.monotonic() - begin
-        if done.returncode:
-            said = (done.stderr or done.stdout).strip().splitlines() or ["nothing said"]
-            raise Missed(f"{Path(words[0]).name} ended with {done.returncode}: {said[-1][:200]}")
+        with TemporaryFile("w+") as said:
+            begin = time.monotonic()
+            process = subprocess.Popen(
+                words, env=dict(self.environment), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said
+            )
+            limit = Timer(deadline, process.kill)
+            limit.start()
+            try:
+                _, status, used = os.wait4(process.pid, 0)
+            finally:
+                limit.cancel()
+            seconds = time.monotonic() - begin
+            process.returncode = os.waitstatus_to_exitcode(status)  # it has been waited for
+            self.most[words[0]] = max(self.most.get(words[0], 0), used.ru_maxrss // 1024)
+            if process.returncode:
+                said.seek(0)
+                last = said.read().strip().splitlines() or ["nothing said"]
+                raise Missed(f"{Path(words[0]).name} ended with {process.returncode}: {last[-1][:200]}")
         return seconds
+
+    def memory(self, program: str) -> int:
+        """The most memory that a program has had in any of its runs, in MB."""
+        return self.most.get(program, 0)
 
     def sas_url(self, path: str) -> str:
         """What azcopy wants."""
@@ -102,10 +113,12 @@ def _environment(server: SeaweedFS | Azurite, folder: Path) -> dict[str, str]:
 
 def find(name: str) -> str | None:
     """A peer's program."""
-    if name == "azcopy" and os.environ.get("AZCOPY"):
-        return os.environ["AZCOPY"]
-    beside = ROOT / ".venv-bench" / "bin" / name
-    return str(beside) if beside.exists() else shutil.which(name)
+    if name == "azcopy" and shutil.which(name) is None:
+        made = subprocess.run([ROOT / "tools" / "azcopy"], capture_output=True, text=True)
+        return made.stdout.strip() if made.returncode == 0 else None
+    # The program itself, where there is a script around it that starts it.
+    inside = [*(ROOT / ".venv-bench").glob(f"lib/*/site-packages/{name}*/bin/{name}"), ROOT / ".venv-bench/bin" / name]
+    return next((str(path) for path in inside if path.exists()), shutil.which(name))
 
 
 def peers(kind: str) -> dict[str, str]:

@@ -95,3 +95,7 @@ class InternalError(PetctlError):
     """petctl's own fault."""
 
     code = 70
+
+
+class GivenUp(Exception):
+    """The node is leaving, or the user does not want to wait: nobody needs the outcome any more."""

@@ -1,7 +1,7 @@
-"""One bucket or container. Reading, listing and removing go through obstore; writing goes with a checksum (`rest`).
+"""One bucket or container, through obstore: the way in where petctl has no key of its own to sign with.
 
-Where petctl has no key of its own to sign with (a machine's identity on S3, Google), writing goes through obstore too:
-it is then not resumed part by part, and the store does not check an MD5.
+That is a machine's identity on S3, Google, and what may be read without keys. Everything else is a `SignedBucket`.
+Large objects are not resumed part by part here, and the store does not check an MD5.
 """
 
 from __future__ import annotations
@@ -14,25 +14,13 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TypeVar
 
 from petctl.errors import Damaged, NoSuchPlace, PetctlError, Refused
 from petctl.store.body import Body, FileSlice, Held
-from petctl.store.credentials import Access, Surroundings, find_access
+from petctl.store.credentials import Access
 from petctl.store.failures import explain
 from petctl.store.location import Location
 from petctl.store.opening import open_store
-from petctl.store.paging import page_children
-from petctl.store.parts import (
-    CHECKSUM_NAME,
-    PART,
-    PART_SIZE_NAME,
-    AzureParts,
-    Parts,
-    Records,
-    S3Parts,
-    Upload,
-    part_size,
-    put_whole,
-)
+from petctl.store.parts import CHECKSUM_NAME, PART, PART_SIZE_NAME, part_size
 from petctl.store.place import Entry, Sink
-from petctl.store.rest import Rest, probe
+from petctl.store.sums import MD5, Known
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -40,24 +28,23 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 CUTS = 8
 """How often in a row an answer may be cut short."""
-_PLAIN_MD5 = re.compile(r"[0-9a-f]{32}")
+PLAIN_MD5 = re.compile(r"[0-9a-f]{32}")
 
 
 class Bucket:
     """The root of a bucket or container as one end of a transfer."""
 
-    def __init__(self, location: Location, surroundings: Surroundings) -> None:
-        """Opens it; StoreUnreachable at once if nobody listens at its endpoint."""
-        self.location = location.__class__(location.kind, location.bucket, "", location.account, sas=location.sas)
-        self.access: Access = find_access(location, surroundings)
-        if self.access.endpoint:
-            probe(self.location, self.access.endpoint)
-        self._store: Any = self._asked(lambda: open_store(self.location, self.access), "")
-        self._rest = self._find_rest()
-        self._parts: Parts | None = None
-        if self._rest is not None:
-            records = Records(surroundings.records, self.location.root)
-            self._parts = S3Parts(self._rest, records) if location.kind == "s3" else AzureParts(self._rest, records)
+    def __init__(self, location: Location, access: Access) -> None:
+        self.location, self.access = location, access
+        self._opened: Any = None
+
+    @property
+    def may_look(self) -> bool:
+        """Whether one may ask what is there, as far as the keys tell; if not, everything is sent."""
+        return True
+
+    def check_may_look(self) -> None:
+        """Raises Refused where one may not."""
 
     def entries(self, path: str) -> Iterator[Entry]:
         import obstore
@@ -86,9 +73,6 @@ class Bucket:
                     yield _entry(meta, last[len(begin) :])
 
     def children(self, path: str) -> Iterator[Entry]:
-        if self._rest is not None:
-            yield from page_children(self._rest, self.location.kind, f"{path}/" if path else "")
-            return
         import obstore
 
         found = self._asked(lambda: obstore.list_with_delimiter(self._store, prefix=path or None), path)
@@ -96,6 +80,9 @@ class Bucket:
             yield Entry(prefix.rstrip("/").rpartition("/")[2], 0, 0.0, folder=True)
         for meta in found["objects"]:
             yield _entry(meta, meta["path"].rpartition("/")[2])
+
+    def holds(self, path: str) -> bool:
+        return next(self.entries(path), None) is not None
 
     def find(self, path: str) -> Entry | None:
         import obstore
@@ -105,7 +92,7 @@ class Bucket:
         except NoSuchPlace:
             return None  # a missing bucket looks the same here: HEAD has no body. Whoever lists it learns of that.
         except Refused:
-            next(self.entries(path), None)  # for the same reason: this says why
+            self.holds(path)  # for the same reason: this says why
             raise
 
     def whole(self, entry: Entry) -> Body:
@@ -116,38 +103,62 @@ class Bucket:
             return answer, Held(answer.bytes())
 
         answer, body = self._asked(read, entry.path)
-        known = str(answer.attributes.get(CHECKSUM_NAME, ""))
-        if not known and self.location.kind == "s3":
-            known = _tag(answer.meta)
-        if body.length != entry.size:
-            raise Damaged(f"{self.location.below(entry.path)} was changed while it was read; run the command again")
-        if _PLAIN_MD5.fullmatch(known) and body.md5().hex() != known and not self._encrypted(entry.path):
-            raise Damaged(f"{self.location.below(entry.path)}: what arrived does not fit its checksum {known}")
+        noted = str(answer.attributes.get(CHECKSUM_NAME, ""))
+        self.check_whole(entry, body, noted or _tag(answer.meta))
         return body
 
+    def check_whole(self, entry: Entry, body: Body, known: str) -> None:
+        """Raises Damaged where a small object is not what the store says of it."""
+        where = self.location.below(entry.path)
+        if body.length != entry.size:
+            raise Damaged(f"{where} was changed while it was read; run the command again")
+        if PLAIN_MD5.fullmatch(known) and body.sums(MD5).md5.hex() != known and not self.encrypted(entry.path):
+            raise Damaged(f"{where}: what arrived does not fit its checksum {known}")
+
     def slice(self, entry: Entry, offset: int, length: int) -> Body:
-        import obstore
-
-        def read(start: int, end: int) -> Any:
-            options: Any = {"range": (start, end), "if_match": entry.tag or None}
-            return self._asked(lambda: obstore.get(self._store, entry.path, options=options).bytes(), entry.path)
-
+        pieces = self.stream(entry, offset, length)
         if length <= PART:
-            return _of_length(Held(read(offset, offset + length)), length, str(self.location.below(entry.path)))
+            data = memoryview(bytearray(length))
+            position = 0
+            for piece in pieces:
+                data[position : position + len(piece)] = piece
+                position += len(piece)
+            return Held(data)
         # Objects above 80 GB have larger parts; memory stays flat.
         descriptor = os.dup((spool := tempfile.TemporaryFile()).fileno())  # noqa: SIM115
         spool.close()
-        for start in range(0, length, PART):
-            os.pwrite(descriptor, read(offset + start, offset + min(start + PART, length)), start)
-        return _Spooled(descriptor, length, str(self.location.below(entry.path)))
+        body = _Spooled(descriptor, length, str(self.location.below(entry.path)))
+        position = 0
+        for piece in pieces:
+            position += os.pwrite(descriptor, piece, position)
+        return body
+
+    def stream(self, entry: Entry, offset: int, length: int) -> Iterator[memoryview]:
+        import obstore
+
+        for start in range(offset, offset + length, PART):
+            options: Any = {"range": (start, min(start + PART, offset + length)), "if_match": entry.tag or None}
+            expected = options["range"][1] - start
+            data = self._asked(
+                lambda options=options: obstore.get(self._store, entry.path, options=options).bytes(),  # type: ignore[misc]
+                entry.path,
+            )
+            if len(data) != expected:
+                where = self.location.below(entry.path)
+                raise Damaged(f"{where}: {len(data)} bytes arrived where {expected} were asked for; run it again")
+            yield memoryview(data)
 
     def close(self, entry: Entry) -> None:
         pass
 
+    def known(self, entry: Entry) -> Known:
+        found = self.checksum(entry)
+        return Known(found if "-" in found else "")
+
     def checksum(self, entry: Entry) -> str:
         import obstore
 
-        if self.location.kind == "s3" and _PLAIN_MD5.fullmatch(entry.tag.strip('"')):
+        if self.location.kind == "s3" and PLAIN_MD5.fullmatch(entry.tag.strip('"')):
             return entry.tag.strip('"')
         if entry.size == 0:
             return ""
@@ -156,19 +167,16 @@ class Bucket:
         if CHECKSUM_NAME in attributes:
             return attributes[CHECKSUM_NAME]
         if attributes.get(PART_SIZE_NAME) == str(part_size(entry.size)) and self.location.kind == "s3":
-            return "" if self._encrypted(entry.path) else _tag(answer.meta)
+            return _tag(answer.meta)
         return ""
 
     def check_unchanged(self, entry: Entry) -> None:
         pass  # every read was of one version: `if_match`
 
     def put(self, path: str, body: Body, source: Entry) -> None:
-        if self._rest is not None:
-            put_whole(self._rest, self.location.kind, path, body)
-            return
         import obstore
 
-        attributes: Any = {CHECKSUM_NAME: body.md5().hex()}
+        attributes: Any = {CHECKSUM_NAME: body.sums(MD5).md5.hex()}
         self._asked(lambda: obstore.put(self._store, path, bytes(body.read()), attributes=attributes), path)
 
     def put_stream(self, path: str, chunks: Iterator[Any]) -> None:
@@ -178,7 +186,7 @@ class Bucket:
         self._asked(lambda: obstore.put(self._store, path, chunks, chunk_size=PART, max_concurrency=8), path)
 
     def sink(self, path: str, source: Entry, identity: str) -> Sink | None:
-        return None if self._parts is None else _ObjectSink(self._parts, path, source.size, identity)
+        return None
 
     def remove(self, paths: Sequence[str]) -> None:
         import obstore
@@ -188,34 +196,24 @@ class Bucket:
 
     def url(self, path: str, seconds: int) -> str:
         """A link that whoever has it can read the object with, for a while."""
-        import obstore
+        return self.signed_url("GET", path, seconds)
 
-        if self.access.sas:
-            from urllib.parse import quote
-
-            return f"{self.access.endpoint}/{self.location.bucket}/{quote(path)}?{self.access.sas}"
-        return str(self._asked(lambda: obstore.sign(self._store, "GET", path, timedelta(seconds=seconds)), path))
-
-    def _find_rest(self) -> Rest | None:
-        if self.access.anonymous or self.location.kind not in ("s3", "az"):
-            return None
-        if self.access.key or self.access.sas:
-            return Rest(self.location, self.access)
-        return Rest(self.location, self.access, self._signed_url) if self.location.kind == "az" else None
-
-    def _signed_url(self, method: str, path: str) -> str:
+    def signed_url(self, method: str, path: str, seconds: int = 3600) -> str:
+        """A URL for one request."""
         import obstore
 
         verb: Any = method
-        return str(self._asked(lambda: obstore.sign(self._store, verb, path or "/", timedelta(hours=1)), path))
+        return str(self._asked(lambda: obstore.sign(self._store, verb, path or "/", timedelta(seconds=seconds)), path))
 
-    def _encrypted(self, path: str) -> bool:
-        """Whether ETags are no checksums here: S3 with keys of its key service."""
-        if self.location.kind != "s3" or self._rest is None:
-            return False
-        headers = self._rest.call("HEAD", path).headers
-        encryption = headers.get("x-amz-server-side-encryption", "AES256")
-        return encryption != "AES256" or "x-amz-server-side-encryption-customer-algorithm" in headers
+    def encrypted(self, path: str) -> bool:
+        """Whether ETags are known to be no checksums here."""
+        return False
+
+    @property
+    def _store(self) -> Any:
+        if self._opened is None:
+            self._opened = self._asked(lambda: open_store(self.location, self.access), "")
+        return self._opened
 
     def _asked(self, call: Callable[[], Result], path: str) -> Result:
         """What obstore answers, its errors as sentences. It gives up when an answer is cut short; this asks again."""
@@ -228,25 +226,6 @@ class Bucket:
                 if attempt == CUTS or not _cut(error):
                     raise explain(error, self.location.below(path) if path else self.location) from None
         raise AssertionError
-
-
-class _ObjectSink:
-    """A large object on its way into a bucket."""
-
-    def __init__(self, parts: Parts, path: str, size: int, identity: str) -> None:
-        self._parts = parts
-        self._upload: Upload
-        self._upload, self.there, self.trusted = parts.begin(path, size, identity)
-        self.part = self._upload.part
-
-    def send(self, number: int, body: Body, md5: bytes) -> None:
-        self._parts.send(self._upload, number, body, md5)
-
-    def finish(self, md5s: Sequence[bytes]) -> None:
-        self._parts.finish(self._upload, md5s)
-
-    def leave(self) -> None:
-        pass
 
 
 class _Spooled(FileSlice):
@@ -262,12 +241,6 @@ class _Spooled(FileSlice):
 
 def _cut(error: Exception) -> bool:
     return "body error" in str(error) or "error decoding response body" in str(error)
-
-
-def _of_length(body: Held, length: int, name: str) -> Held:
-    if body.length != length:
-        raise Damaged(f"{name}: {body.length} bytes arrived where {length} were asked for; run the command again")
-    return body
 
 
 def _entry(meta: ObjectMeta, path: str) -> Entry:

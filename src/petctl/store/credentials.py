@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import base64
 import configparser
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -32,6 +33,7 @@ from petctl.errors import Refused, UsageError
 from petctl.store.location import BLOB_HOST, Location
 
 DEFAULT_REGION = "us-east-1"
+_DOTTED_BUCKET = re.compile(r"[^a-z0-9-]")
 SETTINGS = ("endpoint", "region", "directory", "anonymous")
 
 
@@ -104,6 +106,15 @@ def find_access(location: Location, surroundings: Surroundings) -> Access:
     if location.kind == "az":
         return _azure(location, surroundings, endpoint, anonymous)
     return Access(location.kind, endpoint, anonymous=anonymous)
+
+
+def base_url(location: Location, access: Access) -> str:
+    """The URL of the bucket or container."""
+    if access.kind == "s3" and not access.endpoint:
+        if _DOTTED_BUCKET.search(location.bucket):  # TLS certificates cover one name below the region's
+            return f"https://s3.{access.region}.amazonaws.com/{location.bucket}"
+        return f"https://{location.bucket}.s3.{access.region}.amazonaws.com"
+    return f"{access.endpoint}/{location.bucket}"
 
 
 def _s3(surroundings: Surroundings, endpoint: str, region: str, anonymous: bool) -> Access:

@@ -27,14 +27,17 @@ class Crew:
         self._queue: SimpleQueue[_Job] = SimpleQueue()
         self._free = threading.Condition()
         self._bytes = self._jobs = 0
-        self._workers, self._most = workers, 2 * workers
+        self._workers, self._most = workers, 4 * workers
         self._threads = 0
+        self._short_of_bytes = False
         self.final: BaseException | None = None
 
     def hand(self, cost: int, work: Callable[[], None]) -> None:
         """Has `work` done as soon as its bytes fit; raises the final error, if there was one."""
         with self._free:
-            self._free.wait_for(lambda: self.final or self._fits(cost))
+            if not self._fits(cost):
+                self._short_of_bytes = self._jobs < self._most
+                self._free.wait_for(lambda: self.final or self._fits(cost))
             if self.final:
                 raise self.final
             self._bytes += cost
@@ -87,4 +90,6 @@ class Crew:
                 with self._free:
                     self._bytes -= cost
                     self._jobs -= 1
-                    self._free.notify_all()
+                    # Not for every small file: whoever hands in work is woken when half of it is done.
+                    if self._short_of_bytes or self._jobs <= self._most // 2:
+                        self._free.notify_all()

@@ -1,29 +1,20 @@
-"""The file system of this machine as one end of a transfer. Files appear under their names only when they are complete.
-
-A file arrives as NAME.petctl-part in its own directory and is renamed at the end, with the source's time. Beside a
-large one lies NAME.petctl-part.done: a line that says what it is a copy of, then `number md5` for each part that is in.
-"""
+"""The file system of this machine as one end of a transfer. What arrives is `arrival.py`'s."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import json
 import os
 import stat
 import threading
 from pathlib import Path
 from typing import Iterator, Sequence
 
-from petctl.errors import Damaged, NoRoom, NoSuchPlace, Refused, StoreError, is_no_room
-from petctl.store.body import Body, FileSlice, Held
+from petctl.errors import Damaged
+from petctl.store.arrival import DONE, PARTIAL, FileSink, explained, forget, put_small
+from petctl.store.body import Body, FileSlice, Held, own_buffer
 from petctl.store.location import Location
-from petctl.store.parts import part_size
+from petctl.store.parts import PART, part_size
 from petctl.store.place import Entry, Sink
-
-PARTIAL = ".petctl-part"
-DONE = ".petctl-part.done"
-_IN_MEMORY = 1 << 20
+from petctl.store.sums import MD5, Known, whole_md5
 
 
 class Folder:
@@ -49,33 +40,56 @@ class Folder:
             elif item.is_file() and not _passing(item.name):
                 yield _entry(item.stat(), item.name)
 
+    def holds(self, path: str) -> bool:
+        return Path(path).is_dir()
+
     def find(self, path: str) -> Entry | None:
         try:
             found = os.stat(path)  # noqa: PTH116
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise _explained(error, path) from None
+            raise explained(error, path) from None
         return _entry(found, path) if stat.S_ISREG(found.st_mode) else None
 
     def whole(self, entry: Entry) -> Body:
         try:
-            with open(entry.path, "rb") as file:
-                data = file.read(entry.size + 1)
+            file = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = os.read(file, entry.size + 1)
+                now = os.fstat(file)
+            finally:
+                os.close(file)
         except OSError as error:
-            raise _explained(error, entry.path) from None
-        if len(data) != entry.size:
+            raise explained(error, entry.path) from None
+        if len(data) != entry.size or entry.tag not in ("", str(now.st_mtime_ns)):
             raise _changed(entry.path)
         return Held(data)
 
     def slice(self, entry: Entry, offset: int, length: int) -> Body:
+        return FileSlice(self._opened(entry.path), offset, length, entry.path)
+
+    def stream(self, entry: Entry, offset: int, length: int) -> Iterator[memoryview]:
+        descriptor, end = self._opened(entry.path), offset + length
+        while offset < end:
+            piece = own_buffer()[: end - offset]
+            count = os.preadv(descriptor, [piece], offset)
+            if not count:
+                raise _changed(entry.path)
+            yield piece[:count]
+            offset += count
+
+    def known(self, entry: Entry) -> Known:
+        return Known()  # a file says nothing of itself
+
+    def _opened(self, path: str) -> int:
         with self._lock:
-            if entry.path not in self._open:
+            if path not in self._open:
                 try:
-                    self._open[entry.path] = os.open(entry.path, os.O_RDONLY | os.O_CLOEXEC)
+                    self._open[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 except OSError as error:
-                    raise _explained(error, entry.path) from None
-            return FileSlice(self._open[entry.path], offset, length, entry.path)
+                    raise explained(error, path) from None
+            return self._open[path]
 
     def close(self, entry: Entry) -> None:
         with self._lock:
@@ -85,20 +99,18 @@ class Folder:
 
     def checksum(self, entry: Entry) -> str:
         """MD5 of the file, or of its parts where it is large: what an upload would make of it."""
-        from petctl.store.parts import PART, whole_checksum
-
         if entry.size <= PART:
-            return self.whole(entry).md5().hex()
+            return self.whole(entry).sums(MD5).md5.hex()
         part = part_size(entry.size)
         try:
             with open(entry.path, "rb") as file:
-                md5s = [
-                    FileSlice(file.fileno(), offset, min(part, entry.size - offset), entry.path).md5()
+                sums = [
+                    FileSlice(file.fileno(), offset, min(part, entry.size - offset), entry.path).sums(MD5)
                     for offset in range(0, entry.size, part)
                 ]
         except OSError as error:
-            raise _explained(error, entry.path) from None
-        return whole_checksum(md5s)
+            raise explained(error, entry.path) from None
+        return whole_md5(sums)
 
     def check_unchanged(self, entry: Entry) -> None:
         now = self.find(entry.path)
@@ -106,29 +118,29 @@ class Folder:
             raise _changed(entry.path)
 
     def put(self, path: str, body: Body, source: Entry) -> None:
-        partial = path + PARTIAL
         try:
             self._make_folder_of(path)
-            with open(partial, "wb") as file:
-                file.write(body.read())
-            _give_name(partial, path, source)
         except OSError as error:
-            _forget(partial)
-            raise _explained(error, path) from None
+            raise explained(error, path) from None
+        put_small(path, body.read(), source)
 
     def sink(self, path: str, source: Entry, identity: str) -> Sink | None:
         try:
             self._make_folder_of(path)
-            return _FileSink(path, source, identity)
+            return FileSink(path, source, identity)
         except OSError as error:
-            raise _explained(error, path) from None
+            raise explained(error, path) from None
+
+    def tidy(self, path: str) -> None:
+        """Removes the record of an arrival that was killed between the file's renaming and the record's end."""
+        forget(path + DONE)
 
     def remove(self, paths: Sequence[str]) -> None:
         for path in paths:
             try:
                 Path(path).unlink(missing_ok=True)
             except OSError as error:
-                raise _explained(error, path) from None
+                raise explained(error, path) from None
 
     def remove_empty(self, path: str) -> None:
         """Removes a folder and those in it that hold nothing any more; links are removed, never followed."""
@@ -163,84 +175,14 @@ class Folder:
                 elif item.is_file() and not _passing(item.name):
                     yield _entry(item.stat(), begin + item.name)
             except OSError as error:
-                raise _explained(error, item.path) from None
+                raise explained(error, item.path) from None
 
     def _scan(self, folder: str) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as items:
                 return sorted(items, key=lambda item: item.name)
         except OSError as error:
-            raise _explained(error, folder) from None
-
-
-class _FileSink:
-    """A large file on its way in."""
-
-    def __init__(self, path: str, source: Entry, identity: str) -> None:
-        self._path, self._source = path, source
-        self._partial, self._done = path + PARTIAL, path + DONE
-        self.part, self.trusted = part_size(source.size), True
-        self.there: dict[int, bytes] = {}
-        self._lock = threading.Lock()
-        self._data = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        self._record = -1
-        try:
-            fcntl.flock(self._data, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._record = os.open(self._done, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND, 0o666)
-            self._take_up(json.dumps({"of": identity, "size": source.size, "part": self.part}) + "\n")
-        except BaseException as error:
-            self.leave()
-            if isinstance(error, BlockingIOError):
-                raise StoreError(f"another petctl is writing {path} right now; wait for it to end") from None
-            raise
-
-    def send(self, number: int, body: Body, md5: bytes) -> None:
-        try:
-            _write_all(self._data, body.read(), number * self.part)
-            os.write(self._record, f"{number} {md5.hex()}\n".encode())
-        except OSError as error:
-            raise _explained(error, self._path) from None
-
-    def finish(self, md5s: Sequence[bytes]) -> None:
-        try:
-            os.ftruncate(self._data, self._source.size)
-            _give_name(self._partial, self._path, self._source)
-        except OSError as error:
-            raise _explained(error, self._path) from None
-        finally:
-            self.leave()
-        _forget(self._done)
-
-    def leave(self) -> None:
-        with self._lock:
-            for descriptor in (self._data, self._record):
-                if descriptor >= 0:
-                    os.close(descriptor)
-            self._data = self._record = -1
-
-    def _take_up(self, header: str) -> None:
-        lines = Path(self._done).read_text(encoding="ascii", errors="replace").splitlines(keepends=True)
-        if not lines or lines[0] != header:
-            os.ftruncate(self._record, 0)
-            os.ftruncate(self._data, 0)
-            os.write(self._record, header.encode())
-            return
-        for line in lines[1:]:
-            number, _, md5 = line.strip().partition(" ")
-            if line.endswith("\n") and number.isdigit() and len(md5) == 32:
-                self.there[int(number)] = bytes.fromhex(md5)
-
-
-def _write_all(descriptor: int, data: object, offset: int) -> None:
-    view = memoryview(data)  # type: ignore[arg-type]
-    while view.nbytes:
-        count = os.pwrite(descriptor, view, offset)
-        view, offset = view[count:], offset + count
-
-
-def _give_name(partial: str, path: str, source: Entry) -> None:
-    os.utime(partial, (source.modified, source.modified))
-    os.replace(partial, path)  # noqa: PTH105
+            raise explained(error, folder) from None
 
 
 def _entry(found: os.stat_result, path: str) -> Entry:
@@ -251,26 +193,5 @@ def _passing(name: str) -> bool:
     return name.endswith((PARTIAL, DONE))
 
 
-def _forget(path: str) -> None:
-    try:
-        Path(path).unlink(missing_ok=True)
-    except OSError:
-        pass  # the error that led here says more
-
-
 def _changed(path: str) -> Damaged:
     return Damaged(f"{path} was changed while it was read; run the same command again")
-
-
-def _explained(error: OSError, path: str) -> StoreError | NoRoom:
-    if is_no_room(error):
-        return NoRoom(
-            f"no room for {path}: the disk is full; make room and run the same command again, it goes on from here"
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Refused(f"{path}: {error.strerror}; check who may read and write it")
-    if error.errno == errno.ENOENT:
-        return NoSuchPlace(f"{path} does not exist")
-    if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
-        return StoreError(f"{path}: a file and a folder of the same name are in each other's way; remove one of them")
-    return StoreError(f"{path}: {error.strerror or error}")

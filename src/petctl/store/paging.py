@@ -1,55 +1,123 @@
-"""What is directly in a folder of a bucket, page by page: obstore gathers all of it first, however much that is."""
+"""What is in a folder of a bucket, page by page, with names exactly as the store has them.
+
+The next page is asked for while the last one is read. obstore would tidy names (`a//b` becomes `a/b`), and gathers all
+of a folder before it shows the first of it, however much that is.
+"""
 
 from __future__ import annotations
 
+import queue
+import re
+import threading
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Iterator
+from functools import lru_cache
+from typing import Callable, Iterator, Mapping
 from xml.etree import ElementTree
 
 from petctl.store.parts import xml_answer
 from petctl.store.place import Entry
 from petctl.store.rest import Rest
 
+_S3_COLUMNS = ("Key", "Size", "LastModified", "ETag")
+_AZURE_COLUMNS = ("Name", "Content-Length", "Last-Modified", "Etag")
+PAGE = {"s3": 1000, "az": 5000}
+"""As many as the stores give at a time."""
 
-def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
-    """Objects and folders with this prefix and no slash after it, names without the prefix."""
-    marker = ""
-    while True:
-        if kind == "s3":
-            query = {"list-type": "2", "delimiter": "/", "prefix": prefix, "max-keys": "1000"}
-            if marker:
-                query["continuation-token"] = marker
-            root = xml_answer(rest.call("GET", "", query).body)
-            yield from _s3_page(root, prefix)
-            marker = root.findtext("NextContinuationToken") or ""
-        else:
-            query = {"restype": "container", "comp": "list", "delimiter": "/", "prefix": prefix, "maxresults": "5000"}
-            if marker:
-                query["marker"] = marker
-            root = xml_answer(rest.call("GET", "", query).body)
-            yield from _azure_page(root, prefix)
-            marker = root.findtext("NextMarker") or ""
-        if not marker:
+
+def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[Entry]:
+    """Every object with this prefix, names without it; with `most`, only the first so many."""
+    columns, when = (_S3_COLUMNS, _iso_time) if kind == "s3" else (_AZURE_COLUMNS, _mail_time)
+    for page in _pages(rest, kind, prefix, {}, most):
+        for name, size, modified, tag in _rows(page, kind, columns):
+            if len(name) > len(prefix):
+                yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag))
+        if most:
             return
 
 
-def _s3_page(root: ElementTree.Element, prefix: str) -> Iterator[Entry]:
-    for common in root.iter("CommonPrefixes"):
-        yield Entry((common.findtext("Prefix") or "")[len(prefix) :].rstrip("/"), 0, 0.0, folder=True)
-    for item in root.iter("Contents"):
-        name = (item.findtext("Key") or "")[len(prefix) :]
-        if name:
-            when = datetime.fromisoformat((item.findtext("LastModified") or "").replace("Z", "+00:00"))
-            yield Entry(name, int(item.findtext("Size") or 0), when.timestamp(), item.findtext("ETag") or "")
+def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
+    """Objects and folders with this prefix and no slash after it, names without the prefix."""
+    common, path = ("CommonPrefixes", "Prefix") if kind == "s3" else ("BlobPrefix", "Name")
+    for page in _pages(rest, kind, prefix, {"delimiter": "/"}):
+        root = xml_answer(page)
+        for item in root.iter(common):
+            yield Entry((item.findtext(path) or "")[len(prefix) : -1], 0, 0.0, folder=True)
+        when = _iso_time if kind == "s3" else _mail_time
+        for name, size, modified, tag in _parsed_rows(root, kind):
+            if len(name) > len(prefix):
+                yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag))
 
 
-def _azure_page(root: ElementTree.Element, prefix: str) -> Iterator[Entry]:
-    for common in root.iter("BlobPrefix"):
-        yield Entry((common.findtext("Name") or "")[len(prefix) :].rstrip("/"), 0, 0.0, folder=True)
-    for item in root.iter("Blob"):
-        name = (item.findtext("Name") or "")[len(prefix) :]
-        if name:
-            when = parsedate_to_datetime(item.findtext("Properties/Last-Modified") or "")
-            size = int(item.findtext("Properties/Content-Length") or 0)
-            yield Entry(name, size, when.timestamp(), item.findtext("Properties/Etag") or "")
+def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: int = 0) -> Iterator[bytes]:
+    """The store's answers, each asked for when the one before it is handed out."""
+    size = str(most or PAGE[kind])
+    if kind == "s3":
+        query = {"list-type": "2", "prefix": prefix, "max-keys": size, **more}
+        mark, marked = "continuation-token", re.compile(rb"<NextContinuationToken>([^<]+)<")
+    else:
+        query = {"restype": "container", "comp": "list", "prefix": prefix, "maxresults": size, **more}
+        mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
+    page = rest.call("GET", "", query).body
+    while (found := marked.search(page)) and not most:
+        marker = ElementTree.fromstring(b"<a>" + found[1] + b"</a>").text or ""
+        next_page = _begun(lambda marker=marker: rest.call("GET", "", {**query, mark: marker}).body)  # type: ignore[misc]
+        yield page
+        page = next_page()
+    yield page
+
+
+def _begun(work: Callable[[], bytes]) -> Callable[[], bytes]:
+    """Starts work in a thread that keeps nothing alive; what is returned waits for its result."""
+    done: queue.SimpleQueue[tuple[bytes, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except Exception as error:
+            done.put((b"", error))
+
+    threading.Thread(target=run, name="listing", daemon=True).start()
+
+    def result() -> bytes:
+        found, error = done.get()
+        if error is not None:
+            raise error
+        return found
+
+    return result
+
+
+def _rows(page: bytes, kind: str, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Name, size, time and tag of each object. Column by column, which is quick, where every object has them all."""
+    text = page.decode()
+    found = [re.findall(f"<{column}>([^<]*)</{column}>", text) for column in columns]
+    items = text.count("<Contents>" if kind == "s3" else "<Blob>")
+    if all(len(column) == items for column in found) and "&" not in "".join(found[0]):
+        return iter(zip(*found))
+    return _parsed_rows(xml_answer(page), kind)
+
+
+def _parsed_rows(root: ElementTree.Element, kind: str) -> Iterator[tuple[str, ...]]:
+    if kind == "s3":
+        for item in root.iter("Contents"):
+            yield tuple(item.findtext(column) or "" for column in _S3_COLUMNS)
+    else:
+        for item in root.iter("Blob"):
+            rest = (item.findtext(f"Properties/{column}") or "" for column in _AZURE_COLUMNS[1:])
+            yield (item.findtext("Name") or "", *rest)
+
+
+def _quoted(tag: str) -> str:
+    """As HTTP's own headers carry it."""
+    return '"' + tag.replace("&quot;", "").replace("&#34;", "").strip('"') + '"' if tag else ""
+
+
+@lru_cache(maxsize=1024)
+def _iso_time(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+@lru_cache(maxsize=1024)
+def _mail_time(text: str) -> float:
+    return parsedate_to_datetime(text).timestamp()

@@ -2,11 +2,12 @@
 
     begin     take up the upload that was left, or start one
     there     number -> MD5 of the parts that the store has already
-    send      one part, with its MD5, which the store checks
+    send      one part, with its checksum, which the store checks
     finish    make the object visible, all at once
 
-S3: multipart uploads; which one was ours is in a small record of this machine. Azure: uncommitted blocks, whose names
-carry number and MD5. The checksum of the whole is the MD5 of the parts' MD5s, as S3 makes it.
+S3: multipart uploads; which one was ours is in a small record of this machine. Parts go with their CRC-32 where the
+store says that it knows what that is, else with their MD5. Azure: uncommitted blocks, whose names carry the number and
+both checksums.
 """
 
 from __future__ import annotations
@@ -21,25 +22,23 @@ from typing import Mapping, Protocol, Sequence
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from petctl.errors import Damaged, NoSuchPlace
+from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
 from petctl.store.body import Body, Held
 from petctl.store.rest import Rest
+from petctl.store.sums import CRC32, MD5, Kinds, Sum, base64_text, crc32_text, parse_crc32, whole_crc32, whole_md5
 
 MIB = 1 << 20
 PART = 8 * MIB
 MOST_PARTS = 10_000
 PART_SIZE_NAME = "petctlpart"
 CHECKSUM_NAME = "petctlmd5"
+CRC32_NAME = "petctlcrc32"
+_WHOLE_CRC32 = {"x-amz-checksum-algorithm": "CRC32", "x-amz-checksum-type": "FULL_OBJECT"}
 
 
 def part_size(size: int) -> int:
     """Whole MiB, within every store's number of parts; a function of the size, so that checksums can be compared."""
     return max(PART, -(-size // (MOST_PARTS * MIB)) * MIB)
-
-
-def whole_checksum(parts: Sequence[bytes]) -> str:
-    """The checksum of an object from its parts' MD5s, as S3 writes it into the ETag."""
-    return f"{hashlib.md5(b''.join(parts), usedforsecurity=False).hexdigest()}-{len(parts)}"
 
 
 @dataclass
@@ -50,19 +49,28 @@ class Upload:
     size: int
     part: int
     id: str = ""
+    kinds: Kinds = MD5  # the checksums that parts are sent with
     tags: dict[int, str] = field(default_factory=dict)  # S3's names of the parts that are in
+
+    def lengths(self) -> list[int]:
+        """Bytes of each part."""
+        return [min(self.part, self.size - offset) for offset in range(0, self.size, self.part)]
 
 
 class Parts(Protocol):
     """The parts of one bucket's objects."""
 
-    def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, bytes], bool]:
+    def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, Sum], bool]:
         """The upload, the parts that are there, and whether they are known to be of this very source."""
         ...
 
-    def send(self, upload: Upload, number: int, body: Body, md5: bytes) -> None: ...
+    def send(self, upload: Upload, number: int, body: Body, known: Sum) -> None: ...
 
-    def finish(self, upload: Upload, md5s: Sequence[bytes]) -> None: ...
+    def finish(self, upload: Upload, sums: Sequence[Sum]) -> None: ...
+
+    def abandon(self, upload: Upload) -> None:
+        """Nothing of it is taken up again."""
+        ...
 
 
 class Records:
@@ -105,31 +113,41 @@ class S3Parts:
     def __init__(self, rest: Rest, records: Records) -> None:
         self._rest, self._records = rest, records
 
-    def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, bytes], bool]:
+    def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, Sum], bool]:
         noted = self._records.read(path)
-        upload = Upload(path, size, part_size(size), noted.get("id", ""))
+        kinds = CRC32 if noted.get("sum") == "crc32" else MD5
+        upload = Upload(path, size, part_size(size), noted.get("id", ""), kinds)
         if upload.id and noted.get("size") == str(size):
             try:
                 return upload, self._there(upload), noted.get("source") == source
             except NoSuchPlace:
                 pass  # it was finished, or the store has cleaned up
         elif upload.id:
-            self._abort(upload)
+            self.abandon(upload)
         headers = {f"x-amz-meta-{PART_SIZE_NAME}": str(upload.part)}
-        root = xml_answer(self._rest.call("POST", path, {"uploads": ""}, headers).body)
-        upload.id = root.findtext("UploadId") or ""
-        self._records.write(path, {"id": upload.id, "size": str(size), "source": source})
+        try:
+            answer = self._rest.call("POST", path, {"uploads": ""}, {**headers, **_WHOLE_CRC32})
+        except StoreError as error:
+            if type(error) is not StoreError:
+                raise
+            answer = self._rest.call("POST", path, {"uploads": ""}, headers)  # it minds what it does not know
+        # A store that ignores what it does not know does not repeat it.
+        knows = all(answer.headers.get(name) == value for name, value in _WHOLE_CRC32.items())
+        upload.kinds = CRC32 if knows else MD5
+        upload.id = xml_answer(answer.body).findtext("UploadId") or ""
+        noted = {"id": upload.id, "size": str(size), "source": source, "sum": "crc32" if knows else "md5"}
+        self._records.write(path, noted)
         return upload, {}, True
 
-    def send(self, upload: Upload, number: int, body: Body, md5: bytes) -> None:
+    def send(self, upload: Upload, number: int, body: Body, known: Sum) -> None:
         query = {"partNumber": str(number + 1), "uploadId": upload.id}
-        answer = self._rest.call("PUT", upload.path, query, body=body, md5=md5)
+        answer = self._rest.call("PUT", upload.path, query, checksum_header(known), body)
         upload.tags[number] = answer.headers.get("etag", "")
 
-    def finish(self, upload: Upload, md5s: Sequence[bytes]) -> None:
+    def finish(self, upload: Upload, sums: Sequence[Sum]) -> None:
         items = "".join(
             f"<Part><PartNumber>{number + 1}</PartNumber><ETag>{escape(upload.tags[number])}</ETag></Part>"
-            for number in range(len(md5s))
+            for number in range(len(sums))
         )
         text = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>"
         answer = self._rest.call("POST", upload.path, {"uploadId": upload.id}, body=Held(text.encode()))
@@ -138,15 +156,21 @@ class S3Parts:
                 f"the store could not put the parts of {upload.path} together; run the same command again"
             )
         self._records.forget(upload.path)
-        tag = (xml_answer(answer.body).findtext("ETag") or "").strip('"')
-        # Where the store encrypts with keys of its key service, tags are no checksums: a part's own tag tells.
-        checksums = all(upload.tags[number].strip('"') == md5.hex() for number, md5 in enumerate(md5s))
-        if checksums and re.fullmatch(r"[0-9a-f]{32}-\d+", tag) and tag != whole_checksum(md5s):
+        if not self._joined_right(upload, xml_answer(answer.body), sums):
             raise Damaged(f"{upload.path}: the store joined other parts than were sent; remove it and send it again")
 
-    def _there(self, upload: Upload) -> dict[int, bytes]:
+    def _joined_right(self, upload: Upload, said: ElementTree.Element, sums: Sequence[Sum]) -> bool:
+        if upload.kinds.crc32:
+            crc32 = parse_crc32(said.findtext("ChecksumCRC32") or "")
+            return crc32 is None or crc32 == whole_crc32(sums, upload.lengths())
+        tag = (said.findtext("ETag") or "").strip('"')
+        # Where the store encrypts with keys of its key service, tags are no checksums: a part's own tag tells.
+        checksums = all(upload.tags[number].strip('"') == known.md5.hex() for number, known in enumerate(sums))
+        return not checksums or not re.fullmatch(r"[0-9a-f]{32}-\d+", tag) or tag == whole_md5(sums)
+
+    def _there(self, upload: Upload) -> dict[int, Sum]:
         """Part number -> MD5, for the parts of the right length."""
-        found: dict[int, bytes] = {}
+        found: dict[int, Sum] = {}
         marker = ""
         while True:
             query = {"uploadId": upload.id, "max-parts": "1000"}
@@ -159,12 +183,14 @@ class S3Parts:
                 if int(part.findtext("Size") or -1) != expected:
                     continue
                 if re.fullmatch(r'"?[0-9a-f]{32}"?', tag):
-                    found[number], upload.tags[number] = bytes.fromhex(tag.strip('"')), tag
+                    crc32 = parse_crc32(part.findtext("ChecksumCRC32") or "-")
+                    found[number], upload.tags[number] = Sum(bytes.fromhex(tag.strip('"')), crc32), tag
             marker = root.findtext("NextPartNumberMarker") or ""
             if root.findtext("IsTruncated") != "true" or not marker:
                 return found
 
-    def _abort(self, upload: Upload) -> None:
+    def abandon(self, upload: Upload) -> None:
+        self._records.forget(upload.path)
         try:
             self._rest.call("DELETE", upload.path, {"uploadId": upload.id})
         except NoSuchPlace:
@@ -172,57 +198,70 @@ class S3Parts:
 
 
 class AzureParts:
-    """Uncommitted blocks. A block's name is its number and MD5, so the store itself is the record."""
+    """Uncommitted blocks. A block's name is its number and checksums, so the store itself is the record."""
 
     def __init__(self, rest: Rest, records: Records) -> None:
         self._rest, self._records = rest, records
 
-    def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, bytes], bool]:
-        upload = Upload(path, size, part_size(size))
+    def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, Sum], bool]:
+        upload = Upload(path, size, part_size(size), kinds=Kinds(md5=True, crc32=True))
         same = self._records.read(path).get("source") == source
-        found: dict[int, bytes] = {}
+        found: dict[int, Sum] = {}
         try:
             listed = self._rest.call("GET", path, {"comp": "blocklist", "blocklisttype": "uncommitted"}).body
-        except NoSuchPlace:
-            listed = b"<BlockList/>"
+        except (NoSuchPlace, Refused):
+            listed = b"<BlockList/>"  # nothing there, or keys that may write and not look
         for block in xml_answer(listed).iter("Block"):
             name = base64.b64decode(block.findtext("Name") or "").decode("ascii", "replace")
-            known = re.fullmatch(r"petctl-(\d{5})-([0-9a-f]{32})", name)
+            known = re.fullmatch(r"petctl-(\d{5})-([0-9a-f]{32})-([0-9a-f]{8})", name)
             if known is None:
                 continue
             number = int(known[1])
             if int(block.findtext("Size") or -1) == min(upload.part, size - number * upload.part):
-                found[number] = bytes.fromhex(known[2])
+                found[number] = Sum(bytes.fromhex(known[2]), int(known[3], 16))
         self._records.write(path, {"size": str(size), "source": source})
         return upload, found, same
 
-    def send(self, upload: Upload, number: int, body: Body, md5: bytes) -> None:
-        self._rest.call("PUT", upload.path, {"comp": "block", "blockid": _block(number, md5)}, body=body, md5=md5)
+    def send(self, upload: Upload, number: int, body: Body, known: Sum) -> None:
+        query = {"comp": "block", "blockid": _block(number, known)}
+        self._rest.call("PUT", upload.path, query, checksum_header(Sum(known.md5)), body)
 
-    def finish(self, upload: Upload, md5s: Sequence[bytes]) -> None:
-        blocks = "".join(f"<Latest>{_block(number, md5)}</Latest>" for number, md5 in enumerate(md5s))
+    def finish(self, upload: Upload, sums: Sequence[Sum]) -> None:
+        blocks = "".join(f"<Latest>{_block(number, known)}</Latest>" for number, known in enumerate(sums))
         headers = {
             f"x-ms-meta-{PART_SIZE_NAME}": str(upload.part),
-            f"x-ms-meta-{CHECKSUM_NAME}": whole_checksum(md5s),
+            f"x-ms-meta-{CHECKSUM_NAME}": whole_md5(sums),
+            f"x-ms-meta-{CRC32_NAME}": crc32_text(whole_crc32(sums, upload.lengths())),
             "x-ms-blob-content-type": "application/octet-stream",
         }
         text = f"<?xml version='1.0' encoding='utf-8'?><BlockList>{blocks}</BlockList>"
         self._rest.call("PUT", upload.path, {"comp": "blocklist"}, headers, Held(text.encode()))
         self._records.forget(upload.path)
 
+    def abandon(self, upload: Upload) -> None:
+        self._records.forget(upload.path)  # then its blocks are compared before they count
+
 
 def put_whole(rest: Rest, kind: str, path: str, body: Body) -> None:
     """A small object in one request, checked by the store on arrival."""
-    md5 = body.md5()
+    known = body.sums(MD5)
     if kind == "az":
-        headers = {"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM_NAME}": md5.hex()}
+        headers = {"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM_NAME}": known.md5.hex()}
     else:
-        headers = {f"x-amz-meta-{CHECKSUM_NAME}": md5.hex()}
-    rest.call("PUT", path, None, {**headers, "content-type": "application/octet-stream"}, body, md5)
+        headers = {f"x-amz-meta-{CHECKSUM_NAME}": known.md5.hex()}
+    headers.update(checksum_header(known), **{"content-type": "application/octet-stream"})
+    rest.call("PUT", path, None, headers, body)
 
 
-def _block(number: int, md5: bytes) -> str:
-    return base64.b64encode(f"petctl-{number:05d}-{md5.hex()}".encode()).decode()
+def checksum_header(known: Sum) -> dict[str, str]:
+    """The header by which the store checks what it receives."""
+    if known.crc32 is not None:
+        return {"x-amz-checksum-crc32": crc32_text(known.crc32)}
+    return {"content-md5": base64_text(known.md5)}
+
+
+def _block(number: int, known: Sum) -> str:
+    return base64_text(f"petctl-{number:05d}-{known.md5.hex()}-{known.crc32 or 0:08x}".encode())
 
 
 def xml_answer(data: bytes) -> ElementTree.Element:

@@ -7,10 +7,11 @@ to the folder that was listed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, Protocol, Sequence
+from typing import Iterator, Protocol, Sequence, runtime_checkable
 
 from petctl.store.body import Body
 from petctl.store.location import Location
+from petctl.store.sums import Kinds, Known, Sum
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,34 @@ class Sink(Protocol):
     """A large file on its way in, part by part; nothing is visible before `finish`."""
 
     part: int
-    there: dict[int, bytes]  # number -> MD5 of the parts that have arrived before
+    kinds: Kinds  # the checksums that it wants to be told of each part
+    there: dict[int, Sum]  # the parts that have arrived before
     trusted: bool  # those are known to be of this very source
 
-    def send(self, number: int, body: Body, md5: bytes) -> None: ...
+    def finish(self, sums: Sequence[Sum]) -> None: ...
 
-    def finish(self, md5s: Sequence[bytes]) -> None: ...
+    def discard(self) -> None:
+        """Something of what arrived is damaged: the next run begins anew."""
+        ...
 
     def leave(self) -> None:
         """Lets go of it, for a later run to take up."""
+        ...
+
+
+@runtime_checkable
+class PartSink(Sink, Protocol):
+    """One that takes whole parts: a store."""
+
+    def send(self, number: int, body: Body, known: Sum) -> None: ...
+
+
+@runtime_checkable
+class StreamSink(Sink, Protocol):
+    """One that takes bytes as they come: a file."""
+
+    def receive(self, first: int, pieces: Iterator[memoryview], kinds: Kinds) -> Iterator[Sum]:
+        """Writes pieces from the beginning of a part on; tells of each part as it is complete."""
         ...
 
 
@@ -53,6 +73,10 @@ class Place(Protocol):
         """What is directly in a folder, as a stream, paths relative to it."""
         ...
 
+    def holds(self, path: str) -> bool:
+        """Whether it is a folder: something is below it."""
+        ...
+
     def find(self, path: str) -> Entry | None:
         """The file at exactly this path."""
         ...
@@ -65,8 +89,16 @@ class Place(Protocol):
         """A part of a large file, of the very version that the entry describes."""
         ...
 
+    def stream(self, entry: Entry, offset: int, length: int) -> Iterator[memoryview]:
+        """The same in pieces, each good only until the next one is asked for."""
+        ...
+
     def close(self, entry: Entry) -> None:
-        """No more slices of it are wanted."""
+        """No more of it is wanted."""
+        ...
+
+    def known(self, entry: Entry) -> Known:
+        """The checksums of a large file that its reader can compare with what arrived."""
         ...
 
     def checksum(self, entry: Entry) -> str:

@@ -16,6 +16,7 @@ from petctl.store.folder import Folder
 from petctl.store.index import Index
 from petctl.store.location import Location
 from petctl.store.place import Entry, Place
+from petctl.store.signed import open_bucket
 
 FEW = 256
 CLOCKS_DIFFER = 2.0
@@ -31,6 +32,7 @@ class End:
     path: str
     entry: Entry | None = None  # set when it is a single file
     folder: bool = False
+    looked: bool = True  # false where the keys permit to write only
 
     def join(self, relative: str) -> str:
         """The path of something inside."""
@@ -51,18 +53,26 @@ class Pair:
 def open_end(location: Location, surroundings: Surroundings) -> End:
     """A location, opened, with what is there: a file, a folder (something is below it) or nothing."""
     location = resolve(location, surroundings)
-    place: Place = Folder() if location.local else Bucket(location, surroundings)
     path = location.path
+    if location.local:
+        place: Place = Folder()
+    else:
+        bucket = open_bucket(location, surroundings)
+        if not bucket.may_look:
+            return End(bucket, location, path, looked=False)
+        place = bucket
     if path and not location.slash:
         entry = place.find(path)
         if entry is not None:
             return End(place, location, path, entry)
-    return End(place, location, path, folder=_is_folder(place, path))
+    return End(place, location, path, folder=place.holds(path))
 
 
 def open_source(location: Location, surroundings: Surroundings) -> End:
     """The same for what must be there."""
     end = open_end(location, surroundings)
+    if isinstance(end.place, Bucket):
+        end.place.check_may_look()
     if end.entry is None and not end.folder:
         raise NoSuchPlace(f"{location} does not exist: there is no file of that name, and nothing below it")
     return end
@@ -82,30 +92,30 @@ def pairs(source: End, target: End) -> Iterator[Pair]:
         into = target.folder or target.location.slash
         name = source.path.rpartition("/")[2]
         path = target.join(name) if into or not target.path else target.path
-        yield Pair(source.entry, path, name)
+        yield Pair(source.entry, path, name, looked=not target.looked)
         return
     if target.entry is not None:
         raise StoreError(f"{target.location} is a file, and {source.location} a folder; name a folder as the target")
-    listed = source.place.entries(source.path)
+    listed = _files(source)
     first = []
     for entry in listed:
         first.append(entry)
         if len(first) == FEW:
             break
     index: Index | None = None
-    if not target.location.local and not target.folder:
-        index = Index()  # nothing is there: nothing has to be asked
-    elif not target.location.local and len(first) == FEW:
+    empty = not target.location.local and not target.folder  # nothing is there: nothing has to be asked
+    if not target.location.local and target.folder and len(first) == FEW:
         # One listing is cheaper than a question for each of very many files.
         index = Index().take(target.place.entries(target.path))
     for part in (first, listed):
         for entry in part:
             _check_name(entry.path, source)
-            pair = Pair(replace(entry, path=source.join(entry.path)), target.join(entry.path), entry.path)
-            if index is not None:
-                there = index.get(entry.path)
-                pair = replace(pair, there=there and replace(there, path=pair.target), looked=True)
-            yield pair
+            path = target.join(entry.path)
+            there = index.get(entry.path) if index is not None else None
+            if there is not None:
+                there = replace(there, path=path)
+            whole = Entry(source.join(entry.path), entry.size, entry.modified, entry.tag)
+            yield Pair(whole, path, entry.path, there, looked=empty or index is not None)
     if index is not None:
         index.close()
 
@@ -132,23 +142,24 @@ def already_there(pair: Pair, source: Place, target: Place, checksum: bool = Fal
 
 def superfluous(source: End, target: End) -> Index:
     """What the target has and the source has not."""
-    wanted = Index().take(source.place.entries(source.path))
+    wanted = Index().take(_files(source))
     # Never through a link to a folder: what lies behind it belongs to somebody else.
     place = target.place
     there = place.own_entries(target.path) if isinstance(place, Folder) else place.entries(target.path)
-    extra = (entry for entry in there if wanted.get(entry.path) is None)
+    extra = (entry for entry in there if not _stands_for_folder(entry) and wanted.get(entry.path) is None)
     try:
         return Index().take(extra)
     finally:
         wanted.close()
 
 
-def _is_folder(place: Place, path: str) -> bool:
-    if place.location.local:
-        from pathlib import Path
+def _files(source: End) -> Iterator[Entry]:
+    return (entry for entry in source.place.entries(source.path) if not _stands_for_folder(entry))
 
-        return Path(path).is_dir()
-    return next(place.entries(path), None) is not None
+
+def _stands_for_folder(entry: Entry) -> bool:
+    """Whether it is one of the empty objects by which some tools make folders seen (`folder/`)."""
+    return entry.path.endswith("/") and not entry.size
 
 
 def _check_name(path: str, source: End) -> None:

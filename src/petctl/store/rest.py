@@ -1,44 +1,52 @@
-"""Signed HTTP requests to one bucket or container: the few calls that obstore hides. Keeps one connection per thread.
+"""Signed HTTP requests to one bucket or container, over connections that are kept.
 
 A request is repeated, with growing pauses, while the store is away, busy or cuts the connection, for `PATIENCE`
-seconds; other refusals become sentences at once (`failures.py`). Every body carries its MD5, which the store checks.
+seconds; other refusals become sentences at once (`failures.py`). Every body carries a checksum, which the store checks.
 """
 
 from __future__ import annotations
 
-import http.client
 import random
 import re
 import socket
 import ssl
-import threading
 import time
-from dataclasses import dataclass
+from collections import deque
 from datetime import datetime, timezone
-from typing import Callable, Mapping
+from typing import Callable, Iterator, Mapping, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from petctl.errors import PetctlError
-from petctl.store.body import Body, Held, base64_text
+from petctl.depot.signing import AwsKey, shared_key, sigv4_headers
+from petctl.errors import Damaged, PetctlError, StoreError
+from petctl.store.body import Body, Held, own_buffer
 from petctl.store.credentials import Access
 from petctl.store.failures import refusal, unreachable
 from petctl.store.location import Location
-from petctl.store.signing import AwsKey, shared_key, sigv4_headers
+from petctl.store.sums import MD5, base64_text
+from petctl.store.wire import Head, Wire
 
 PATIENCE = 60.0
 ANSWER_WITHIN = 60.0
 AZURE_VERSION = "2021-12-02"
 _PASSING = {408, 429, 500, 502, 503, 504}
 _DOTTED_BUCKET = re.compile(r"[^a-z0-9-]")
+_CHECKSUMS = ("content-md5", "x-amz-checksum-crc32")
+_NOTHING = Held(b"")
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What the store said."""
 
-    status: int
-    headers: Mapping[str, str]
+    head: Head
     body: bytes
+
+    @property
+    def status(self) -> int:
+        return self.head.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.head.headers
 
 
 class Rest:
@@ -47,8 +55,12 @@ class Rest:
     def __init__(self, location: Location, access: Access, sign: Callable[[str, str], str] | None = None) -> None:
         """`sign` (method, path -> URL) stands in where the store gave an identity and no key."""
         self._location, self._access, self._sign = location, access, sign
-        self._base = _base(location, access)
-        self._threads = threading.local()
+        self._base = base_url(location, access)
+        parts = urlsplit(self._base)
+        self._host = parts.netloc
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._address = (parts.hostname or "", parts.port or (443 if self._tls else 80))
+        self._idle: deque[Wire] = deque()
 
     def call(
         self,
@@ -56,56 +68,90 @@ class Rest:
         path: str,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        body: Body | None = None,
-        md5: bytes | None = None,
+        body: Body = _NOTHING,
     ) -> Answer:
         """One request, until it is answered; an answer above 299 is raised as a sentence."""
-        body = body or Held(b"")
         given = {**(headers or {}), "content-length": str(body.length)}
-        if body.length:
-            given["content-md5"] = base64_text(md5 or body.md5())
+        if body.length and not any(name in given for name in _CHECKSUMS):
+            given["content-md5"] = base64_text(body.sums(MD5).md5)
+        attempts = _Attempts(self)
+        while True:
+            with attempts:
+                answer = self._answered(*self._asked(method, path, query, given, body))
+                if answer.status < 300:
+                    return answer
+                attempts.refused(answer, path)
+
+    def stream(self, path: str, start: int, length: int, tag: str) -> Iterator[memoryview]:
+        """A stretch of one version of an object, in pieces that are good only until the next one is asked for.
+
+        Where the connection is cut, it goes on after the last byte that came.
+        """
+        attempts = _Attempts(self)
+        done = 0
+        while done < length:
+            with attempts:
+                headers = {"range": f"bytes={start + done}-{start + length - 1}"}
+                if tag and not tag.startswith("W/"):  # a weak one never matches
+                    headers["if-match"] = tag
+                wire, head = self._asked("GET", path, None, headers, _NOTHING)
+                everything = head.status == 200 and not start + done and head.get("content-length") == str(length)
+                if head.status != 206 and not everything:
+                    self._check_range(head, path)
+                    attempts.refused(self._answered(wire, head), path)
+                    continue
+                try:
+                    while done < length:
+                        piece = own_buffer()[: length - done]
+                        count = wire.fill(piece)
+                        if not count:
+                            raise ConnectionError("fewer bytes came than were announced")
+                        attempts.renew()
+                        done += count
+                        yield piece[:count]
+                finally:
+                    self._keep(wire)
+
+    def _answered(self, wire: Wire, head: Head) -> Answer:
+        try:
+            return Answer(head, wire.read())
+        finally:
+            self._keep(wire)
+
+    def _check_range(self, head: Head, path: str) -> None:
+        if head.status == 412:
+            raise Damaged(f"{self._location.below(path)} was changed while it was read; run the same command again")
+        if head.status < 300:
+            raise StoreError(f"{self._location.root}: the store sends all of an object where a part was asked for")
+
+    def _asked(
+        self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Body
+    ) -> tuple[Wire, Head]:
         url = self._base + "/" + quote(path, safe="/-_.~") if path else self._base
         if query:
             url += "?" + urlencode(query, quote_via=quote)
-        end = time.monotonic() + PATIENCE
-        pause = 0.1
-        while True:
-            problem: PetctlError
-            try:
-                answer = self._once(method, path, url, given, body)
-            except (OSError, http.client.HTTPException) as error:
-                self._drop()
-                problem = unreachable(self._location, _reason(error), self._base)
-            else:
-                if answer.status < 300:
-                    return answer
-                problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), self._location.below(path))
-                if answer.status not in _PASSING:
-                    raise problem
-            if time.monotonic() + pause > end:
-                raise problem
-            time.sleep(
-                pause * random.uniform(0.5, 1.0)
-            )  # a pause between attempts; nobody could announce the store's return
-            pause = min(pause * 2, 2.0)
-
-    def _once(self, method: str, path: str, url: str, headers: Mapping[str, str], body: Body) -> Answer:
         url, signed = self._signed(method, path, url, headers)
-        connection = self._connection()
-        target = url.partition("://")[2]
-        connection.putrequest(method, target[target.index("/") :], skip_host=True, skip_accept_encoding=True)
-        for name, value in signed.items():
-            connection.putheader(name, value)
-        try:
-            connection.endheaders()
-            body.send(connection.sock)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it may have refused before it read everything; if it did not, the next line says so
-        response = connection.getresponse()
-        data = response.read()
-        if response.will_close:
-            self._drop()
-        return Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, data)
+        target = url[url.index("/", 8) :]
+        lines = "".join(f"{name}: {value}\r\n" for name, value in signed.items())
+        head = f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+        while True:
+            try:
+                wire = self._idle.pop()
+            except IndexError:
+                wire = Wire(*self._address, ANSWER_WITHIN, self._tls)
+            kept = wire.used
+            try:
+                return wire, wire.ask(head, body, method != "HEAD")
+            except OSError as error:
+                wire.close()
+                if not kept or not isinstance(error, ConnectionError):
+                    raise  # a kept one the server may have closed long ago: another is tried at once
+
+    def _keep(self, wire: Wire) -> None:
+        if wire.free:
+            self._idle.append(wire)
+        else:
+            wire.close()
 
     def _signed(self, method: str, path: str, url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         access, now = self._access, datetime.now(timezone.utc)
@@ -114,7 +160,7 @@ class Rest:
             return url, sigv4_headers(method, url, headers, key, access.region, now)
         azure = {
             **headers,
-            "host": urlsplit(url).netloc,
+            "host": self._host,
             "x-ms-date": now.strftime("%a, %d %b %Y %H:%M:%S GMT"),
             "x-ms-version": AZURE_VERSION,
         }
@@ -126,23 +172,40 @@ class Rest:
             sas = urlsplit(self._sign(method, path)).query
         return f"{url}{'&' if '?' in url else '?'}{sas}", azure
 
-    def _connection(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection | None = getattr(self._threads, "connection", None)
-        if connection is None:
-            parts = urlsplit(self._base)
-            if parts.scheme == "https":
-                context = ssl.create_default_context()
-                connection = http.client.HTTPSConnection(parts.netloc, timeout=ANSWER_WITHIN, context=context)
-            else:
-                connection = http.client.HTTPConnection(parts.netloc, timeout=ANSWER_WITHIN)
-            self._threads.connection = connection
-        return connection
 
-    def _drop(self) -> None:
-        connection = getattr(self._threads, "connection", None)
-        if connection is not None:
-            connection.close()
-            self._threads.connection = None
+class _Attempts:
+    """Swallows what may pass, after a pause, until the patience is at its end; around each attempt."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self.renew()
+
+    def renew(self) -> None:
+        """There was progress."""
+        self._end = time.monotonic() + PATIENCE
+        self._pause = 0.1
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, OSError):
+            self._wait(unreachable(self._rest._location, _reason(error), self._rest._base))
+            return True
+        return False
+
+    def refused(self, answer: Answer, path: str) -> None:
+        """Raises the refusal, or returns after a pause when another attempt may help."""
+        problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), self._rest._location.below(path))
+        if answer.status not in _PASSING:
+            raise problem
+        self._wait(problem)
+
+    def _wait(self, problem: PetctlError) -> None:
+        if time.monotonic() + self._pause > self._end:
+            raise problem from None
+        time.sleep(self._pause * random.uniform(0.5, 1.0))  # nobody could announce the store's return
+        self._pause = min(self._pause * 2, 2.0)
 
 
 def probe(location: Location, endpoint: str) -> None:
@@ -155,7 +218,7 @@ def probe(location: Location, endpoint: str) -> None:
         raise unreachable(location, _reason(error), f"{parts.scheme}://{parts.netloc}") from None
 
 
-def _base(location: Location, access: Access) -> str:
+def base_url(location: Location, access: Access) -> str:
     """The URL of the bucket or container."""
     if access.kind == "s3" and not access.endpoint:
         if _DOTTED_BUCKET.search(location.bucket):  # TLS certificates cover one name below the region's
@@ -165,6 +228,8 @@ def _base(location: Location, access: Access) -> str:
 
 
 def _reason(error: BaseException) -> str:
+    if isinstance(error, (BlockingIOError, TimeoutError)):
+        return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -14,15 +14,21 @@ from typing import Callable
 
 from petctl.errors import Damaged, NoRoom, PetctlError, Refused, StoreError, StoreUnreachable
 from petctl.store.bucket import Bucket
-from petctl.store.crew import Crew
+from petctl.store.crew import IN_FLIGHT, Crew
 from petctl.store.failures import NoSuchBucket
-from petctl.store.parts import PART, whole_checksum
-from petctl.store.place import Entry, Place, Sink
+from petctl.store.folder import Folder
+from petctl.store.parts import PART
+from petctl.store.place import PartSink, Place, Sink, StreamSink
 from petctl.store.plan import End, Pair, already_there, check_apart, pairs
+from petctl.store.sums import MD5, Known, Sum
 
 SHOWN_FAILURES = 10
 _FINAL = (Refused, StoreUnreachable, NoRoom, NoSuchBucket)
-_IN_MEMORY_AT_ONCE = 1 << 16
+_IN_MEMORY_AT_ONCE = 1 << 18
+_STREAMS = 8
+"""Of one large file at a time: more cost servers more than they bring."""
+_LONGEST_RUN = 64 << 20
+"""Bytes of neighbouring parts that one stream asks for."""
 
 
 @dataclass
@@ -90,6 +96,8 @@ class _Transfer:
     def _skipped(self, pair: Pair) -> bool:
         reason = already_there(pair, self._source, self._target, self._checksum)
         if reason:
+            if pair.source.size > PART and isinstance(self._target, Folder) and not self._dry_run:
+                self._target.tidy(pair.target)
             with self._tally.lock:
                 self._tally.skipped += 1
                 self._tally.skipped_bytes += pair.source.size
@@ -100,7 +108,6 @@ class _Transfer:
 
     def _small(self, pair: Pair) -> None:
         self._target.put(pair.target, self._source.whole(pair.source), pair.source)
-        self._source.check_unchanged(pair.source)
         self._arrived(pair, pair.source.size)
 
     def _large(self, pair: Pair) -> None:
@@ -109,18 +116,18 @@ class _Transfer:
             if self._skipped(pair):
                 return
             identity = f"{pair.source.path} {pair.source.size} {pair.source.tag or pair.source.modified}"
+            expected = self._source.known(pair.source)
             sink = self._target.sink(pair.target, pair.source, identity)
             if sink is None:
                 self._crew.hand(2 * PART * 8, lambda: self._streamed(pair))
                 return
-            large = _Large(pair, sink, self)
+            large = _Large(pair, sink, expected, self)
         except Exception as error:
             if self._failed(error):
                 self._crew.end(error)
             return
-        for number in range(large.count):
-            cost = _IN_MEMORY_AT_ONCE if self._source.location.local else min(large.length(number), PART)
-            self._crew.hand(cost, partial(large.move, number))
+        for work, cost in large.work():
+            self._crew.hand(cost, work)
 
     def _streamed(self, pair: Pair) -> None:
         assert isinstance(self._target, Bucket)
@@ -153,24 +160,54 @@ class _Transfer:
 class _Large:
     """One large file: its parts, which of them have arrived, and what is left to do when all have."""
 
-    def __init__(self, pair: Pair, sink: Sink, owner: _Transfer) -> None:
-        self._pair, self._sink, self._owner = pair, sink, owner
+    def __init__(self, pair: Pair, sink: Sink, expected: Known, owner: _Transfer) -> None:
+        self._pair, self._sink, self._expected, self._owner = pair, sink, expected, owner
         self._source: Place = owner._source
-        self.count = -(-pair.source.size // sink.part)
-        self._md5s: list[bytes] = [b""] * self.count
-        self._left = self.count
+        self._kinds = sink.kinds.and_also(expected.kinds)
+        self._lengths = [min(sink.part, pair.source.size - at) for at in range(0, pair.source.size, sink.part)]
+        self._sums = [Sum()] * len(self._lengths)
+        self._left = 0
         self._broken = False
         self._lock = threading.Lock()
 
-    def length(self, number: int) -> int:
-        """Bytes of one part."""
-        return min(self._sink.part, self._pair.source.size - number * self._sink.part)
+    def work(self) -> list[tuple[Callable[[], None], int]]:
+        """What there is to do, and the memory that each piece of it takes."""
+        work: list[tuple[Callable[[], None], int]] = []
+        if isinstance(self._sink, StreamSink):
+            runs = self._missing_runs()
+            work = [(partial(self._guarded, self._stream, run), IN_FLIGHT // _STREAMS) for run in runs]
+        else:
+            held = 0 if self._source.location.local else PART
+            for number, length in enumerate(self._lengths):
+                cost = max(min(length, held), _IN_MEMORY_AT_ONCE)
+                work.append((partial(self._guarded, self._send, range(number, number + 1)), cost))
+        if not work:  # all of it was there; only its name is missing
+            work = [(partial(self._guarded, self._stream, range(0)), 0)]
+        self._left = len(work)
+        return work
 
-    def move(self, number: int) -> None:
-        """One part; the last of them to end finishes the file."""
+    def _missing_runs(self) -> list[range]:
+        """Neighbouring parts that have not arrived, as many together as leave something for every stream."""
+        most = max(1, min(_LONGEST_RUN, self._pair.source.size // (2 * _STREAMS)) // self._sink.part)
+        runs: list[range] = []
+        for number in range(len(self._lengths)):
+            there = self._sink.there.get(number)
+            if there is not None and self._sink.trusted and self._sufficient(there):
+                self._note(number, there, sent=False)
+            elif runs and runs[-1].stop == number and len(runs[-1]) < most:
+                runs[-1] = range(runs[-1].start, number + 1)
+            else:
+                runs.append(range(number, number + 1))
+        return runs
+
+    def _sufficient(self, known: Sum) -> bool:
+        return bool(known.md5 or not self._kinds.md5) and (known.crc32 is not None or not self._kinds.crc32)
+
+    def _guarded(self, move: Callable[[range], None], numbers: range) -> None:
+        """Some parts; the last of them to end finishes the file."""
         try:
             if not self._broken:
-                self._move(number)
+                move(numbers)
         except BaseException:
             self._broken = True
             raise
@@ -181,26 +218,38 @@ class _Large:
             if last:
                 self._end()
 
-    def _move(self, number: int) -> None:
-        entry, sink = self._pair.source, self._sink
-        known = sink.there.get(number, b"")
-        if known and sink.trusted and not self._source.location.local:
-            self._note(number, known, sent=False)
+    def _stream(self, numbers: range) -> None:
+        if not numbers:
             return
-        body = self._source.slice(entry, number * sink.part, self.length(number))
-        md5 = body.md5()
-        if md5 != known:
-            sink.send(number, body, md5)
-        self._note(number, md5, sent=md5 != known)
+        assert isinstance(self._sink, StreamSink)
+        length = sum(self._lengths[number] for number in numbers)
+        pieces = self._source.stream(self._pair.source, numbers.start * self._sink.part, length)
+        for number, known in zip(numbers, self._sink.receive(numbers.start, pieces, self._kinds), strict=True):
+            self._note(number, known, sent=True)
 
-    def _note(self, number: int, md5: bytes, sent: bool) -> None:
-        self._md5s[number] = md5
+    def _send(self, numbers: range) -> None:
+        (number,) = numbers
+        entry, sink = self._pair.source, self._sink
+        assert isinstance(sink, PartSink)
+        there = sink.there.get(number, Sum())
+        if there.md5 and sink.trusted and not self._source.location.local and self._sufficient(there):
+            self._note(number, there, sent=False)
+            return
+        body = self._source.slice(entry, number * sink.part, self._lengths[number])
+        known = body.sums(self._kinds.and_also(MD5) if there.md5 else self._kinds)
+        same = bool(there.md5) and there.md5 == known.md5
+        if not same:
+            sink.send(number, body, known)
+        self._note(number, known, sent=not same)
+
+    def _note(self, number: int, known: Sum, sent: bool) -> None:
+        self._sums[number] = known
         tally = self._owner._tally
         with tally.lock:
             if sent:
-                tally.bytes += self.length(number)
+                tally.bytes += self._lengths[number]
             else:
-                tally.skipped_bytes += self.length(number)
+                tally.skipped_bytes += self._lengths[number]
 
     def _end(self) -> None:
         entry = self._pair.source
@@ -209,16 +258,11 @@ class _Large:
             self._sink.leave()
             return
         try:
-            self._check(entry)
-            self._sink.finish(self._md5s)
+            self._source.check_unchanged(entry)
+            if self._expected.contradicts(self._sums, self._lengths):
+                self._sink.discard()
+                raise Damaged(f"{entry.path}: what arrived does not fit its checksum; run the same command again")
+            self._sink.finish(self._sums)
         finally:
             self._sink.leave()
         self._owner._arrived(self._pair, 0)
-
-    def _check(self, entry: Entry) -> None:
-        self._source.check_unchanged(entry)
-        if self._source.location.local:
-            return
-        expected, found = self._source.checksum(entry), whole_checksum(self._md5s)
-        if "-" in expected and expected != found:
-            raise Damaged(f"{entry.path}: what arrived does not fit its checksum {expected}")

@@ -29,7 +29,10 @@ class Passed:
 
 
 class Proxy:
-    """`trouble(method, target)` names the fault of a request: 503, reset (unanswered), half (of the answer) or none."""
+    """`trouble(method, target)` names the fault of a request.
+
+    503, reset (unanswered), half (of the answer), flip (a bit of the answer) or none.
+    """
 
     def __init__(self, port: int) -> None:
         self.passed: list[Passed] = []
@@ -130,6 +133,8 @@ def _handler(proxy: Proxy, port: int) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(data[: len(data) // 2])
                 self.reset()
                 return
+            if trouble == "flip":
+                data = data[:-1] + bytes([data[-1] ^ 1])
             self.wfile.write(data)
 
         def forward(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:

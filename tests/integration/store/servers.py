@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -32,10 +33,16 @@ class Missing(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on right now."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
+    """Different ports that the kernel gives to nobody else meanwhile, as it does with those of its own choice."""
+    sockets: list[socket.socket] = []
+    while len(sockets) < count:
+        one = socket.socket()
+        try:
+            one.bind(("127.0.0.1", random.randrange(10_000, 20_000)))
+        except OSError:
+            one.close()
+        else:
+            sockets.append(one)
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
         one.close()

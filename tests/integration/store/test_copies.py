@@ -145,3 +145,16 @@ def test_a_link_to_a_folder_above_has_an_end(scene: Scene) -> None:
     listed = sorted(entry["path"] for entry in scene.json("ls", "-r", f"{scene.root}/x"))
     assert listed[0] == "sub/loop/x" or listed[0] == "sub/x"
     assert "to a file" in listed and len(listed) <= 3
+
+
+def test_through_a_proxy_of_the_environment(scene: Scene) -> None:
+    source = fill(scene.folder / "source", {"small": 10, "sub/large": 9 * MIB})
+    with Proxy(scene.server.port) as between:
+        scene.environment["http_proxy"] = between.url
+        scene.petctl("up", source, f"{scene.root}/x")
+        assert {entry["path"] for entry in scene.json("ls", "-r", f"{scene.root}/x")} == {"small", "sub/large"}
+        scene.petctl("down", f"{scene.root}/x", scene.folder / "back")
+        assert scene.json("sync", source, f"{scene.root}/x")["skipped"] >= 1
+        scene.petctl("rm", "--yes", f"{scene.root}/x/sub")
+        assert {one.method for one in between.take()} >= {"PUT", "GET", "HEAD"}
+    assert tree(scene.folder / "back") == tree(source)

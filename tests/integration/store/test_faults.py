@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from petctl.errors import NoRoom, StoreUnreachable
+from petctl.errors import NoRoom, StoreError, StoreUnreachable
 from petctl.store import rest
 from tests.integration.store.conftest import Proxy, Scene, fill, tree
 from tests.integration.store.proxy import Passed
+from tests.integration.waiting import until
 
 MIB = 1 << 20
 SIZES = {**{f"small/{number}": 2000 + number for number in range(30)}, "large": 20 * MIB + 1}
@@ -38,6 +39,19 @@ def test_trouble_on_the_way_is_overcome(scene: Scene, proxy: Proxy, fault: str) 
     proxy.trouble = every(3, fault, 12)  # type: ignore[assignment]
     scene.copy(source, f"{scene.root}/x")
     proxy.trouble = every(3, fault, 12)  # type: ignore[assignment]
+    scene.copy(f"{scene.root}/x", scene.folder / "back")
+    assert tree(scene.folder / "back") == tree(source)
+
+
+@pytest.mark.parametrize("name", ["small/7", "large"])
+def test_a_bit_that_flips_on_the_way_is_noticed_and_not_kept(scene: Scene, proxy: Proxy, name: str) -> None:
+    source = fill(scene.folder / "source", {name: SIZES[name]})
+    scene.copy(source, f"{scene.root}/x")
+    turns = itertools.count()
+    proxy.trouble = lambda method, target: "flip" if name in target and method == "GET" and not next(turns) else ""
+    with pytest.raises(StoreError, match="does not fit its checksum"):
+        scene.copy(f"{scene.root}/x", scene.folder / "back")
+    assert not (scene.folder / "back" / name).exists()
     scene.copy(f"{scene.root}/x", scene.folder / "back")
     assert tree(scene.folder / "back") == tree(source)
 
@@ -95,9 +109,18 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_it_and_room_lets_it_go_on(scene: Scene, proxy: Proxy, disk: Path) -> None:
     source = fill(scene.folder / "source", {"large": 20 * MIB})
     scene.copy(source, f"{scene.root}/x")
+    record = disk / "back" / "large.petctl-part.done"
+    streams = itertools.count()
+
+    def one_first(method: str, target: str) -> None:
+        if method == "GET" and "x/large" in target and next(streams):
+            until(lambda: len(record.read_text().splitlines()) > 1, "the first part is in")
+
+    proxy.before = one_first
     with pytest.raises(NoRoom, match="the disk is full"):
         scene.copy(f"{scene.root}/x", disk / "back")
     assert not (disk / "back" / "large").exists()
+    proxy.before = lambda method, target: None
     subprocess.run(["mount", "-o", "remount,size=64m", str(disk)], check=True)
     proxy.take()
     scene.copy(f"{scene.root}/x", disk / "back")

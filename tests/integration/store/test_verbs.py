@@ -119,7 +119,7 @@ def test_each_error_has_its_sentence_and_code(full: Scene) -> None:
 def test_a_sas_opens_azure_and_an_expired_one_says_so(azurite, tmp_path: Path) -> None:
     from datetime import datetime, timedelta, timezone
 
-    from petctl.store.signing import blob_sas
+    from petctl.depot.signing import blob_sas
     from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY
 
     root = azurite.make(f"sas-{time.time_ns()}")

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import hmac
 from datetime import datetime
+from functools import lru_cache
 from typing import Dict, List, Mapping, NamedTuple, Tuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -133,11 +134,18 @@ def _canonical(
 
 def _sigv4_signature(secret: str, stamp: str, region: str, scope: str, canonical: str) -> str:
     hashed = hashlib.sha256(canonical.encode()).hexdigest()
-    signing = ("AWS4" + secret).encode()
-    for part in (stamp[:8], region, "s3", "aws4_request"):
-        signing = hmac.new(signing, part.encode(), hashlib.sha256).digest()
+    signing = _sigv4_key(secret, stamp[:8], region)
     text = "\n".join([_ALGORITHM, stamp, scope, hashed])
-    return hmac.new(signing, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.digest(signing, text.encode(), "sha256").hex()
+
+
+@lru_cache(maxsize=8)
+def _sigv4_key(secret: str, day: str, region: str) -> bytes:
+    """The key of one day, the same for every request."""
+    signing = ("AWS4" + secret).encode()
+    for part in (day, region, "s3", "aws4_request"):
+        signing = hmac.new(signing, part.encode(), hashlib.sha256).digest()
+    return signing
 
 
 def _azure_hmac(key: str, lines: List[str]) -> str:

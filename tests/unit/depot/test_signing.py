@@ -16,8 +16,8 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.store import signing
-from petctl.store.signing import AwsKey, blob_sas, shared_key, sigv4_headers, sigv4_url
+from petctl.depot import signing
+from petctl.depot.signing import AwsKey, blob_sas, shared_key, sigv4_headers, sigv4_url
 
 NOW = datetime(2026, 11, 15, 12, 30, 45, tzinfo=timezone.utc)
 URLS = [
