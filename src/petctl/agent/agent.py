@@ -20,14 +20,15 @@ from collections import deque
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from petctl.agent import private, rootcause
+from petctl.agent.belongings import Belongings
 from petctl.agent.channel import Channel
-from petctl.agent.codesource import CodeSource
 from petctl.agent.connection import Connection
 from petctl.agent.early import EarlyStart, pretended_place
 from petctl.agent.environment import RoundContext
 from petctl.agent.guardian import FORWARDED, Lifeline
-from petctl.agent.host import Devices, choose_log_dir, count_processes, own_address, state_directory
-from petctl.agent.launchers import launches, preparation, why_not_started
+from petctl.agent.host import Devices, choose_log_dir, count_processes, make_outputs, own_address
+from petctl.agent.launchers import launches, preparation, prepared, why_not_started
+from petctl.agent.lingering import Lingering
 from petctl.agent.logcap import LogCap
 from petctl.agent.logfiles import LogName, is_full
 from petctl.agent.masterport import MasterPort
@@ -39,12 +40,13 @@ from petctl.agent.stopping import PARK_TIMEOUT
 from petctl.agent.task import Task, decode_task
 from petctl.agent.warm import WarmStart
 from petctl.agent.workers import Launch, Worker, Workers
-from petctl.errors import InternalError, Unreachable, UsageError
+from petctl.errors import InternalError, PetctlError, Unreachable, UsageError
 from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
-from petctl.rendezvous.messages import Failure, Place, Progress, decode_order, encode
+from petctl.rendezvous.messages import Failure, Place, Progress, Report, decode_order, encode
 
 _TICK = 0.01  # seconds between two ticks at the least
+_LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
 _CANNOT_START = 127  # what a shell answers when there is no such program
 
 
@@ -86,8 +88,12 @@ class Agent:
         self._round: Optional[RoundContext] = None
         self._failed = False  # a worker of the round has failed: what fails after it is its consequence
         self._prepared = False
-        self._code_source: Optional[CodeSource] = None  # while the code is on its way
-        self._start_waits = False  # ... and a round for it
+        self._ready: Optional[Task] = None  # the task as it is once the preparation has ended well
+        self._belongings: Optional[Belongings] = None
+        self._start_waits = False  # a round waits for them
+        self._last_report: Optional[Report] = None
+        self._lingering: Optional[Lingering] = None  # while what the job made is sent, at the end
+        self._last_works: Optional[asyncio.Task[None]] = None
         self._port = MasterPort(self._workers, self._channel, self._reserved)
         self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
         self._library = ""
@@ -96,10 +102,11 @@ class Agent:
         self._channel.on_progress = lambda worker, data: self._progress.take(worker.launch.local_rank, data)
         self._stacks = StackDump(self._channel)
         self._signals = 0
+        self._asked_at = 0.0  # when the first one came
         self._own: Dict[int, Tuple[int, int]] = {}  # round -> first rank, end of ranks
         self._stream: Any = None
         self._carry_out: Dict[type, Callable[[Any], None]] = {
-            mb.Send: lambda effect: self._connection.send({"report": encode(effect.report)}),
+            mb.Send: self._send,
             mb.Start: self._start,
             mb.StartEarly: self._start_early,
             mb.Stop: self._stop,
@@ -136,8 +143,8 @@ class Agent:
             connecting.cancel()
             self._connection.drop()
             self._channel.close()
-            if self._code_source is not None:
-                self._code_source.give_up()
+            if self._belongings is not None:
+                self._belongings.give_up()
             if not self._lifeline.subreaper:
                 self._workers.destroy()
             if self._stream is not None:
@@ -172,8 +179,10 @@ class Agent:
 
     def _begin(self, task: Task) -> None:
         """The first welcome says what this node is to do."""
-        self._task = task
         self._log_dir = choose_log_dir(task, self._options, self.say)
+        if task.output_dir:
+            task = dataclasses.replace(task, output_dir=make_outputs(task, self._options))
+        self._task = task
         try:
             procs = count_processes(task.procs, self._devices, {**os.environ, **task.env})
         except UsageError as error:
@@ -191,27 +200,33 @@ class Agent:
             fence_after=task.timing.fence_after,
         )
         self._library = private.library(self._lifeline.directory, task.python)
-        if task.code.id:
-            self._code_source = CodeSource(
-                task.code, self._join, state_directory(task, self._options), self._code_arrived
-            )
-        else:
-            self._warm_up()
+        self._belongings = Belongings(
+            task, self._join, self._options, self._log_dir, self._arrived, self._still_coming, self.say, self.remark
+        )
+        self._warm_up()
         if self._options.stream:
             from petctl.agent.stream import StreamForwarder
 
             self._stream = StreamForwarder(self._log_dir, self._is_own)
             self._stream.start()
 
-    def _code_arrived(self, directory: str, why_not: str) -> None:
+    def _arrived(self, directory: str, why_not: str) -> None:
+        """Code and folders are there."""
         assert self._task is not None
-        self._code_source = None
         self._task = dataclasses.replace(self._task, cwd=directory)
         self._unfit = self._unfit or why_not
         self._warm_up()
         if self._start_waits:
             self._feed(mb.Doing(""))
             self._start_round()
+
+    @property
+    def _coming(self) -> str:
+        return self._belongings.coming if self._belongings is not None else ""
+
+    def _still_coming(self, sentence: str) -> None:
+        if self._start_waits:
+            self._feed(mb.Doing(sentence))
 
     def _warm_up(self) -> None:
         """Imports that are known are made while the node joins."""
@@ -226,7 +241,7 @@ class Agent:
     def _planned_early(self) -> List[Launch]:
         """Workers as they will be, while the node has no place; none before its preparation, which may install much."""
         assert self._task is not None and self._member is not None
-        if self._unfit or self._code_source is not None or (self._task.prepare and not self._prepared):
+        if self._unfit or self._coming or (self._task.needs_preparation and not self._prepared):
             return []
         context = self._context(0, 0, pretended_place(self._member.procs), 0)
         try:
@@ -249,8 +264,11 @@ class Agent:
 
     def _signalled(self, number: int) -> None:
         self._signals += 1
+        self._asked_at = self._loop.time() if self._signals == 1 else self._asked_at
         if self._member is None:
             self._finish(0)
+        elif self._lingering is not None:
+            self._end(128 + number)  # asked again: what is not sent stays here
         elif number == signal.SIGINT and self._signals > 1:
             self._workers.kill()  # asked a second time at the keyboard
         else:
@@ -272,14 +290,18 @@ class Agent:
 
     # -- effects out -------------------------------------------------------------------------------------------------
 
+    def _send(self, effect: mb.Send) -> None:
+        self._last_report = effect.report
+        self._connection.send({"report": encode(effect.report)})
+
     def _start(self, effect: mb.Start) -> None:
         assert self._member is not None and self._task is not None
         self._round = self._context(effect.epoch, effect.round, effect.place, effect.spent)
         self._failed = False
         self._own[effect.round] = (effect.place.first_rank, effect.place.first_rank + self._member.procs)
-        if self._code_source is not None:
+        if self._coming:
             self._start_waits = True
-            self._feed(mb.Doing("unpacking code"))
+            self._feed(mb.Doing(self._coming))
         else:
             self._start_round()
 
@@ -288,11 +310,20 @@ class Agent:
         self._start_waits = False
         if self._unfit:
             self._fail(self._unfit)
-        elif self._task.prepare and not self._prepared:
-            self._feed(mb.Doing("preparing"))
-            self._launch([preparation(self._task, self._options.node, self._key, os.environ, self._log_dir)])
+        elif self._task.needs_preparation and not self._prepared:
+            self._prepare()
         else:
             self._start_workers()
+
+    def _prepare(self) -> None:
+        assert self._task is not None
+        try:
+            self._ready = prepared(self._task, os.environ)
+        except PetctlError as error:
+            self._fail(str(error))
+            return
+        self._feed(mb.Doing("preparing"))
+        self._launch([preparation(self._task, self._ready, self._options.node, self._key, os.environ, self._log_dir)])
 
     def _context(self, epoch: int, number: int, place: Place, spent: int) -> RoundContext:
         assert self._member is not None
@@ -379,6 +410,24 @@ class Agent:
             self._finish(self._code)
 
     def _finish(self, code: int) -> None:
+        """The workers are gone; what they made is sent before the node goes."""
+        belongings = self._belongings
+        if belongings is None or not belongings.go_back or self._last_report is None or self._task is None:
+            self._end(code)
+        elif self._lingering is None:
+            self._lingering = Lingering(self._last_report, self._task.timing.beat, self._connection.send)
+            if self._signals:  # whoever asked waits no longer than the grace, of which the workers had a part
+                left = self._asked_at + self._task.grace - self._loop.time()
+                self._loop.call_later(max(left, _LAST_MOMENT), self._end, code)
+            self._last_works = self._loop.create_task(self._send_the_rest(belongings, code))
+
+    async def _send_the_rest(self, belongings: Belongings, code: int) -> None:
+        await belongings.send_the_rest()
+        self._end(code)
+
+    def _end(self, code: int) -> None:
+        if self._lingering is not None:
+            self._lingering.stop()
         if not self._finished.done():
             self._finished.set_result(code)
 
@@ -400,7 +449,7 @@ class Agent:
 
     def _preparation_ended(self, worker: Worker) -> None:
         if worker.code == 0:
-            self._prepared = True
+            self._prepared, self._task = True, self._ready
             self._warm_up()
             self._feed(mb.Doing(""))
             self._start_workers()

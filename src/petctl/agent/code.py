@@ -22,7 +22,7 @@ import tarfile
 import zlib
 from typing import IO, BinaryIO, Callable, Iterator, Mapping, Set
 
-from petctl.errors import PetctlError
+from petctl.errors import GivenUp, PetctlError
 
 BLOCK = 1 << 20
 DRAFT = ".draft"
@@ -30,10 +30,6 @@ DRAFT = ".draft"
 
 class BadCode(PetctlError):
     """The archive is not what its name says."""
-
-
-class GivenUp(Exception):
-    """The node is leaving: nobody needs the code any more."""
 
 
 def provide(
@@ -146,10 +142,13 @@ class _Tree:
 
 def _link(root: str, links: Mapping[str, str]) -> None:
     for name, leads_to in links.items():
-        path = os.path.join(root, name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        parent, _, own = name.rpartition("/")
+        folder = os.path.realpath(os.path.join(root, parent))
+        if folder != os.path.join(os.path.realpath(root), parent).rstrip("/"):
+            continue  # behind another link: what lies there belongs to somebody else
+        os.makedirs(folder, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            os.symlink(leads_to, path)
+            os.symlink(leads_to, os.path.join(folder, own))
 
 
 @contextlib.contextmanager

@@ -12,11 +12,11 @@ import os
 import tempfile
 import threading
 import time
-from typing import BinaryIO, Callable, Dict
+from typing import BinaryIO, Callable, Dict, Mapping, Optional
 
-from petctl.agent.code import GivenUp, provide
+from petctl.agent.code import provide
 from petctl.agent.task import Code
-from petctl.errors import PetctlError, ProtocolError, Unreachable
+from petctl.errors import GivenUp, PetctlError, ProtocolError, Unreachable
 from petctl.rendezvous.client import ControlLink
 from petctl.rendezvous.joinfile import JoinFile
 
@@ -29,8 +29,17 @@ PAUSE = 0.2
 class CodeSource:
     """The code of one node, on its way. `then` is called in the loop, with the directory or the reason why not."""
 
-    def __init__(self, code: Code, join: JoinFile, state_dir: str, then: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        code: Code,
+        join: JoinFile,
+        state_dir: str,
+        then: Callable[[str, str], None],
+        folders: Optional[Mapping[str, str]] = None,
+    ) -> None:
+        """`folders`: where mapped folders are on this machine, by their path in the code."""
         self._code, self._join, self._state, self._then = code, join, state_dir, then
+        self._folders = dict(folders or {})
         self._loop = asyncio.get_running_loop()
         self._given_up = threading.Event()
         threading.Thread(target=self._work, name="petctl-code", daemon=True).start()
@@ -44,10 +53,10 @@ class CodeSource:
         try:
             if code.archive and os.access(code.archive, os.R_OK):
                 directory = code.directory
-                provide(directory, code.id, self._from_file, code.links, self._given_up.is_set)
+                provide(directory, code.id, self._from_file, {**code.links, **self._folders}, self._given_up.is_set)
             else:
                 directory = os.path.join(self._state, "code", code.id[:16])
-                provide(directory, code.id, self._from_coordinator, {}, self._given_up.is_set)
+                provide(directory, code.id, self._from_coordinator, self._folders, self._given_up.is_set)
         except GivenUp:
             return
         except PetctlError as error:

@@ -44,6 +44,11 @@ class RoundContext:
     library: str = ""  # where workers find petctl; empty: they have it
 
 
+def output_variable(output: str) -> str:
+    """The variable that leads to one of the job's outputs."""
+    return "PETCTL_OUTPUT_" + output.upper().replace("-", "_")
+
+
 def node_environment(
     inherited: Mapping[str, str], task: Task, node: str, node_key: str, library: str = ""
 ) -> Dict[str, str]:
@@ -54,6 +59,7 @@ def node_environment(
     env.update({NODE_KEY: node_key, "PETCTL_JOB_ID": task.job, "PETCTL_NODE": node, "JOB_ID": task.job})
     if task.output_dir:
         env["PETCTL_OUTPUT_DIR"] = task.output_dir
+        env.update({output_variable(output): os.path.join(task.output_dir, output) for output in task.outputs})
     if task.checkpoint_dir:
         env["PETCTL_CHECKPOINT_DIR"] = task.checkpoint_dir
     if library:  # last, so that what the user put there is still found first

@@ -79,7 +79,9 @@ def state_directory(task: Task, options: Options) -> str:
 def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> str:
     """Where the job wants its logs, if this machine has that place; else the node's own."""
     state_dir = state_directory(task, options)
-    for directory in (task.log_dir, os.path.join(state_dir, "logs")):
+    if task.log_dir and not _here(task.log_dir):
+        say(f"the job's directory of logs, {task.log_dir}, is on another machine; this node keeps its own")
+    for directory in (_here(task.log_dir), os.path.join(state_dir, "logs")):
         if directory:
             try:
                 os.makedirs(directory, exist_ok=True)
@@ -87,3 +89,19 @@ def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> 
             except OSError as error:
                 say(f"cannot write logs to {directory} on this machine: {error.strerror}")
     raise PetctlError(f"there is no place for log files on this machine (tried {state_dir}); give --state-dir")
+
+
+def make_outputs(task: Task, options: Options) -> str:
+    """The directory for what the job makes, with one for each of its outputs; on other machines the node's own."""
+    directory = _here(task.output_dir) or os.path.join(state_directory(task, options), "outputs")
+    try:
+        for name in ("", *task.outputs):
+            os.makedirs(os.path.join(directory, name), exist_ok=True)
+    except OSError as error:
+        raise PetctlError(f"cannot make the directory {error.filename} for outputs: {error.strerror}") from None
+    return directory
+
+
+def _here(directory: str) -> str:
+    """The directory, if this is the machine that has it: what it is in must be there already."""
+    return directory if directory and os.path.isdir(os.path.dirname(directory)) else ""

@@ -13,6 +13,7 @@ import re
 import shutil
 from typing import Dict, List, Mapping, Sequence
 
+from petctl.agent import preparing, requirements
 from petctl.agent.environment import RoundContext, node_environment, worker_environment
 from petctl.agent.leftovers import PREPARE_STEP, STEP
 from petctl.agent.logfiles import error_file, log_file
@@ -112,12 +113,28 @@ def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log
     )
 
 
-def preparation(task: Task, node: str, node_key: str, inherited: Mapping[str, str], log_dir: str) -> Launch:
-    """The process that makes a node ready, once, before its first workers."""
-    env: Dict[str, str] = node_environment(inherited, task, node, node_key)
+def prepared(task: Task, inherited: Mapping[str, str]) -> Task:
+    """The task as it is to be run on a node that is ready for it: in the environment of its requirements."""
+    if not task.requirements:
+        return task
+    python = interpreter(task, {**inherited, **task.env})
+    directory = requirements.directory_of(python, os.path.join(task.cwd, task.requirements), task.code.id)
+    return requirements.inside(task, directory, inherited)
+
+
+def preparation(
+    task: Task, ready: Task, node: str, node_key: str, inherited: Mapping[str, str], log_dir: str
+) -> Launch:
+    """The process that makes a node ready, once, before its first workers. `ready`: the task as it will be then."""
+    env: Dict[str, str] = node_environment(inherited, ready, node, node_key)
     env[STEP] = PREPARE_STEP
     out = os.path.join(log_dir, f"prepare-{node}.out")
-    return Launch(-1, -1, ["/bin/sh", "-c", task.prepare], env, task.cwd or None, out, out)
+    own = []
+    if task.requirements:
+        python = interpreter(task, {**inherited, **task.env})
+        own = [python, os.path.join(task.cwd, task.requirements), ready.env["VIRTUAL_ENV"]]
+    argv = preparing.argv(os.path.join(log_dir, ".prepare.lock"), task.prepare, *own)
+    return Launch(-1, -1, argv, env, task.cwd or None, out, out)
 
 
 def why_not_started(error: OSError, launch: Launch) -> str:

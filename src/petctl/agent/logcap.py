@@ -11,11 +11,12 @@ import os
 from typing import List, Optional
 
 from petctl.agent import native
-from petctl.agent.logfiles import dropped_marker
+from petctl.agent.logfiles import SEGMENT, dropped_marker
 
 _EVERY = 2.0  # seconds between two looks
 _HEAD = 1 << 20  # of a cut file the first part stays: it says how the run began
 _BLOCK = 4096
+_FEW = 8  # segments; a smaller limit is kept by the block
 
 
 class LogCap:
@@ -58,8 +59,10 @@ def punch(path: str, cap: int) -> int:
     except OSError:
         return 0
     try:
-        head = _aligned(min(_HEAD, cap // 4))
-        length = _aligned(status.st_size - cap // 2) - head
+        # Whole segments, so that what a store has of the file is whole too, or absent.
+        block = SEGMENT if cap >= _FEW * SEGMENT else _BLOCK
+        head = _aligned(min(_HEAD, cap // 4), block)
+        length = _aligned(status.st_size - cap // 2, block) - head
         if length <= 0:
             return 0
         if native.punch_hole(fd, head, length):
@@ -74,5 +77,5 @@ def punch(path: str, cap: int) -> int:
         os.close(fd)
 
 
-def _aligned(offset: int) -> int:
-    return max(0, offset) // _BLOCK * _BLOCK
+def _aligned(offset: int, block: int) -> int:
+    return max(0, offset) // block * block

@@ -2,7 +2,9 @@
 
     LOGDIR/round-0001/rank-0.out, rank-0.err, rank-0.error.json
 
-Workers write them, `logcap.py` cuts them, `logs.py` follows them.
+Workers write them, `logcap.py` cuts them, `logs.py` follows them, `outbox.py` sends them to a store in segments:
+
+    round-0001/rank-0.out.000000      the first MiB, .000001 the next
 """
 
 from __future__ import annotations
@@ -13,6 +15,9 @@ from typing import Iterable, List, NamedTuple, Optional, Tuple
 
 _ROUND = re.compile(r"round-(\d{4,})\Z")
 _FILE = re.compile(r"rank-(\d+)\.(out|err)\Z")
+_SEGMENT = re.compile(r"(.+)\.(\d{6,})\Z")
+
+SEGMENT = 1 << 20  # bytes; in a store a log is kept in pieces of this size
 
 
 class LogName(NamedTuple):
@@ -48,6 +53,21 @@ def parse_file(name: str) -> Optional[Tuple[int, str]]:
     """Rank and stream of a log file's name, None for any other name."""
     match = _FILE.match(name)
     return (int(match.group(1)), match.group(2)) if match else None
+
+
+def segment_name(name: str, number: int) -> str:
+    """What a stretch of a log file is called in a store."""
+    return f"{name}.{number:06d}"
+
+
+def parse_segment(name: str) -> Optional[Tuple[LogName, int]]:
+    """Which file's which segment it is, from its path below the logs; None for any other name."""
+    match = _SEGMENT.match(name)
+    directory, _, file = match.group(1).rpartition("/") if match else ("", "", "")
+    number, parsed = parse_round(directory), parse_file(file)
+    if match is None or number is None or parsed is None:
+        return None
+    return LogName(number, *parsed), int(match.group(2))
 
 
 def list_logs(log_dir: str) -> List[Tuple[LogName, str]]:

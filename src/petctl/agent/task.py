@@ -47,6 +47,18 @@ class Code:
 
 
 @dataclass(frozen=True)
+class Folder:
+    """A folder that is not code: it lies elsewhere, and the job sees it at its place in the code."""
+
+    path: str  # in the job's copy of the code
+    location: str  # as people write it
+    mode: str = "ro"  # or rw, sync
+    grant: str = ""  # what the coordinator signs for; empty: `directory` is linked
+    directory: str = ""
+    endpoint: str = ""  # of the store
+
+
+@dataclass(frozen=True)
 class Task:
     """One node's share of a job."""
 
@@ -61,6 +73,7 @@ class Task:
     env: Dict[str, str] = field(default_factory=dict)
     secrets: Dict[str, str] = field(default_factory=dict, repr=False)  # environment name -> value
     prepare: str = ""  # shell line, once per node before its first workers
+    requirements: str = ""  # a file below the working directory: what Python packages the workers need
     grace: float = 30.0
     restarts: int = 3
     min_nodes: int = 1
@@ -68,11 +81,21 @@ class Task:
     role: str = "default"
     log_dir: str = ""  # empty: logs/ in the agent's state directory
     log_cap: int = 1 << 30  # bytes on disk per stream of a worker
-    output_dir: str = ""
+    output_dir: str = ""  # a directory of the cluster's machine; others have their own
+    outputs: List[str] = field(default_factory=list)  # ids: a directory below it each
+    results: Dict[str, str] = field(default_factory=dict)  # output id -> the grant it goes to; "": the rest, and logs
     checkpoint_dir: str = ""
     warm: bool = True  # fork Python workers from a process that has made their imports
     preload: List[str] = field(default_factory=list)  # modules to import there, beside those that are known
+    folders: List[Folder] = field(default_factory=list)
+    folder_cache: str = ""  # where the cluster's machine keeps copies of them
+    folder_limit: int = 50 << 30  # bytes that all copies there may have
     timing: Timing = field(default_factory=Timing)
+
+    @property
+    def needs_preparation(self) -> bool:
+        """Is there anything to do on a node before its first workers?"""
+        return bool(self.prepare or self.requirements)
 
     @property
     def can_be_warm(self) -> bool:
@@ -96,6 +119,7 @@ def decode_task(data: object) -> Task:
         values = {str(k): v for k, v in data.items() if k in names}
         values["timing"] = Timing(**values.get("timing", {}))
         values["code"] = Code(**values.get("code", {}))
+        values["folders"] = [Folder(**folder) for folder in values.get("folders", ())]
         task = Task(**values)
     except TypeError as error:
         raise ProtocolError(f"the coordinator's task does not fit: {error}") from None

@@ -7,6 +7,7 @@ It reads as little as it can (`index.py`) and writes nothing but that index. It 
 from __future__ import annotations
 
 import stat
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ def take(
     exclude: Sequence[str] = (),
     allow_secrets: Sequence[str] = (),
     limit: int = LIMIT,
+    most: int = sys.maxsize,
     gitignore: bool = True,
 ) -> Snapshot:
     """The snapshot of what `root` holds now.
@@ -67,7 +69,7 @@ def take(
         root = root.parent
     elif root.is_dir():
         index = Index(cache, root)
-        found = walk(root, exclude=exclude, gitignore=gitignore, translations=index.translations)
+        found = walk(root, exclude=exclude, gitignore=gitignore, translations=index.translations, most=most)
     else:
         raise NotFound(f"{root} does not exist; name a folder or a file")
     found.complain(root)
@@ -114,7 +116,7 @@ def _too_big(root: Path, found: Walk, total: int, limit: int) -> str:
     return (
         f"the code in {root} is {_shown(total)}, more than the {_shown(limit)} that a snapshot may have. The largest:"
         f"{largest}\nKeep data out with .petctlignore (or .gitignore), map its folder, or run the "
-        "code where it lies, without --code."
+        "code where it lies, with --no-upload."
     )
 
 

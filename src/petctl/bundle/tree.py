@@ -7,6 +7,7 @@ vanishes during the walk was not there. It must not open files, except ignore fi
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,15 +47,23 @@ class Walk:
 
 
 def walk(
-    root: Path, *, exclude: Collection[str] = (), gitignore: bool = True, translations: Translations | None = None
+    root: Path,
+    *,
+    exclude: Collection[str] = (),
+    gitignore: bool = True,
+    translations: Translations | None = None,
+    most: int = sys.maxsize,
 ) -> Walk:
-    """All that is code below `root`, an absolute path without links; `exclude` are paths of folders that are mapped."""
+    """All that is code below `root`, an absolute path without links; `exclude` are paths of folders that are mapped.
+    With more than `most` files it is not worth going on."""
     found = Walk()
     translations = translations or Translations()
     outside = {path.strip("/").removeprefix("./") for path in exclude}
     first, nested = rules_of(root, translations, gitignore)
     folders: list[tuple[str, tuple[Rules, ...]]] = [("", first)]
     while folders:
+        if len(found.files) > most:
+            raise UsageError(f"{root} has more than {most:,} files; keep data out with .petctlignore (or .gitignore)")
         base, rules = folders.pop()
         try:
             with os.scandir(f"{root}/{base}") as listing:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import click
 
+from petctl.cli.data_cache import cache
+from petctl.cli.data_folders import both_ends, location_of, source_of, unmistakable
 from petctl.cli.data_look import du, ls, rm, url
 from petctl.cli.options import Decorated, examples, output_option
 from petctl.errors import UsageError
@@ -28,11 +30,12 @@ def command() -> None:
     """Copy, list and remove files in object stores and on this machine.
 
     Locations: s3://BUCKET/PATH, az://ACCOUNT/CONTAINER/PATH, https://ACCOUNT.blob.core.windows.net/CONTAINER/PATH,
-    gs://BUCKET/PATH, file:///PATH or a plain path. Files and folders are recognised by themselves.
+    gs://BUCKET/PATH, file:///PATH or a plain path; @FOLDER/PATH is where petctl.yaml maps that folder to. Files and
+    folders are recognised by themselves.
     """
 
 
-for _verb in (ls, du, url, rm):
+for _verb in (ls, du, url, rm, cache):
     command.add_command(_verb)
 
 
@@ -52,21 +55,22 @@ def _copying(function: Decorated) -> Decorated:
 @command.command(
     "up",
     epilog=examples(
+        "petctl data up data/voc20                               where petctl.yaml maps it to",
         "petctl data up data/voc20 s3://bucket/data/voc20",
         "petctl data up model.pt az://account/container/models/",
         "petctl data up --dry-run . s3://bucket/all",
     ),
 )
 @click.argument("local", metavar="PATH")
-@click.argument("remote", metavar="LOCATION")
+@click.argument("remote", metavar="[LOCATION]", required=False)
 @_copying
-def up(local: str, remote: str, **options: Any) -> None:
-    """Copy a file or folder of this machine to a store.
+def up(local: str, remote: str | None, **options: Any) -> None:
+    """Copy a file or folder of this machine to a store: to LOCATION, else where its folder is mapped to.
 
     A folder's content goes to exactly LOCATION; a file goes there, or into it when it ends with a slash. What is there
     already is skipped; a run that was interrupted goes on where it was.
     """
-    source, target = _parsed(local, remote)
+    source, target = both_ends(local) if remote is None else (source_of(local), location_of(remote))
     _expect_local(source, "the first", "petctl data down or cp")
     _copy(source, target, **options)
 
@@ -74,6 +78,7 @@ def up(local: str, remote: str, **options: Any) -> None:
 @command.command(
     "down",
     epilog=examples(
+        "petctl data down data/voc20                             from where petctl.yaml maps it to",
         "petctl data down s3://bucket/data/voc20 data/voc20",
         "petctl data down az://account/container/models/best.pt     into this directory",
     ),
@@ -84,12 +89,16 @@ def up(local: str, remote: str, **options: Any) -> None:
 def down(remote: str, local: str | None, **options: Any) -> None:
     """Copy a file or folder of a store to this machine: to PATH, else under its own name into this directory.
 
-    Files appear under their names only when they are complete and their checksums fit.
+    A mapped folder, or something in it, comes from where it is mapped to. Files appear under their names only when
+    they are complete and their checksums fit.
     """
-    source, target = _parsed(remote, local or ".")
-    _expect_local(target, "the second", "petctl data up or cp")
-    if local is None and source.name:
-        target = target.below(source.name)
+    if local is None and "://" not in remote and not remote.startswith("/"):
+        target, source = both_ends(remote)
+    else:
+        source, target = unmistakable(remote), location_of(local or ".")
+        _expect_local(target, "the second", "petctl data up or cp")
+        if local is None and source.name:
+            target = target.below(source.name)
     _copy(source, target, **options)
 
 
@@ -98,6 +107,7 @@ def down(remote: str, local: str | None, **options: Any) -> None:
     epilog=examples(
         "petctl data cp s3://bucket/set az://account/container/set",
         "petctl data cp s3://bucket/a.bin s3://other/b.bin",
+        "petctl data cp @data/voc20 @lab:data/voc20              between two clusters' folders",
     ),
 )
 @click.argument("source", metavar="FROM")
@@ -105,7 +115,7 @@ def down(remote: str, local: str | None, **options: Any) -> None:
 @_copying
 def cp(source: str, target: str, **options: Any) -> None:
     """Copy a file or folder from any location to any other, streamed through this machine."""
-    _copy(*_parsed(source, target), **options)
+    _copy(source_of(source), location_of(target), **options)
 
 
 @command.command(
@@ -122,13 +132,7 @@ def cp(source: str, target: str, **options: Any) -> None:
 @_copying
 def sync(source: str, target: str, delete: bool, yes: bool, **options: Any) -> None:
     """Make the folder TO hold what the folder FROM holds; only TO is changed."""
-    _copy(*_parsed(source, target), folders=True, delete=delete, yes=yes, **options)
-
-
-def _parsed(source: str, target: str) -> tuple[Location, Location]:
-    from petctl.store.location import parse_location
-
-    return parse_location(source), parse_location(target)
+    _copy(source_of(source), location_of(target), folders=True, delete=delete, yes=yes, **options)
 
 
 def _expect_local(location: Location, which: str, instead: str) -> None:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 import click
 
+from petctl.cli.data_folders import source_of, unmistakable
 from petctl.cli.options import examples, output_option, print_json
 from petctl.errors import NoSuchPlace, UsageError
 
 if TYPE_CHECKING:
+    from petctl.store.location import Location
     from petctl.store.place import Entry
     from petctl.store.plan import End
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     "ls",
     epilog=examples(
         "petctl data ls s3://bucket/data/",
+        "petctl data ls @data/voc20               where petctl.yaml maps the folder data to",
         "petctl data ls -r az://account/container",
         "petctl data ls -r -o json s3://bucket | jq length",
     ),
@@ -30,14 +33,14 @@ if TYPE_CHECKING:
 @output_option()
 def ls(location: str, recursive: bool, output: str) -> None:
     """List a folder, or show one file: size, time, name. Lines come as the store sends them."""
-    end = _open(location)
+    end = _open(source_of(location))
     rows: Iterable[Entry]
     if end.entry is not None:
         rows = [end.entry]
     else:
         rows = end.place.entries(end.path) if recursive else end.place.children(end.path)
         if end.path and not end.folder:
-            raise NoSuchPlace(f"{location} does not exist: there is no file of that name, and nothing below it")
+            raise NoSuchPlace(f"{end.location} does not exist: there is no file of that name, and nothing below it")
     lines = _json_lines(rows) if output == "json" else (_line(entry) for entry in rows)
     flushed = 0.0
     for line in lines:
@@ -56,7 +59,7 @@ def du(locations: tuple[str, ...], output: str) -> None:
     """Say how many bytes and files there are at a location."""
     found = []
     for location in locations:
-        end = _open(location, must=True)
+        end = _open(source_of(location), must=True)
         files = size = 0
         for entry in [end.entry] if end.entry is not None else end.place.entries(end.path):
             files += 1
@@ -83,11 +86,11 @@ def url(location: str, expires: str, output: str) -> None:
         seconds = int(parse_duration(expires))
     except ValueError as error:
         raise UsageError(f"--expires: {error}") from None
-    end = _open(location, must=True)
+    end = _open(unmistakable(location), must=True)
     if end.entry is None:
-        raise UsageError(f"{location} is a folder; a link is for one file")
+        raise UsageError(f"{end.location} is a folder; a link is for one file")
     if not isinstance(end.place, Bucket):
-        raise UsageError(f"{location} is on this machine; links are for files in a store")
+        raise UsageError(f"{end.location} is on this machine; links are for files in a store")
     link = end.place.url(end.path, seconds)
     if output == "json":
         print_json({"location": str(end.location), "url": link, "seconds": seconds})
@@ -116,7 +119,7 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
     from petctl.store.folder import Folder
     from petctl.store.removal import remove_all
 
-    end = _open(location, must=True)
+    end = _open(unmistakable(location), must=True)
     removed = 0
     if end.entry is not None:
         if not dry_run:
@@ -140,14 +143,12 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
         click.echo(f"petctl: {'would remove' if dry_run else 'removed'} {removed} files", err=True)
 
 
-def _open(location: str, must: bool = False) -> End:
+def _open(location: Location, must: bool = False) -> End:
     from petctl.clusters.stores import surroundings
     from petctl.jobs.home import petctl_home
-    from petctl.store.location import parse_location
     from petctl.store.plan import open_end, open_source
 
-    parsed = parse_location(location)
-    return (open_source if must else open_end)(parsed, surroundings(petctl_home()))
+    return (open_source if must else open_end)(location, surroundings(petctl_home()))
 
 
 def _line(entry: Entry) -> str:

@@ -18,6 +18,7 @@ from petctl.errors import UsageError
 
 if TYPE_CHECKING:
     from petctl.spec import Command, Job, JobFile
+    from petctl.spec.folders import Folder
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -26,7 +27,7 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 
 _PLAIN_FIELDS = (
     *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
-    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code"),
+    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code", "requirements", "store"),
 )
 
 _OPTIONS: list[Callable[[Any], Any]] = [
@@ -54,9 +55,17 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--no-warm", is_flag=True, help="Start every worker as a new process."),
     click.option("--launcher", metavar="KIND", help="elastic, or torchrun to hand over to PyTorch's own."),
     click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
+    click.option("--store", metavar="LOCATION", help="Send outputs and logs there: s3://, az://, a path; none."),
+    click.option("--out", "outs", metavar="ID[=LOCATION]", multiple=True, help="An output, $PETCTL_OUTPUT_<ID>."),
     click.option("--listen", metavar="HOST", help="Where the coordinator listens, so that other machines can join."),
     click.option("--cwd", metavar="DIR", help="The workers' directory; with --code, inside the snapshot."),
     click.option("--code", metavar="WHERE", help="Run from a snapshot of it: a directory, file, archive, git+URL@REF."),
+    click.option("--no-upload", is_flag=True, help="Run in place: no snapshot of the code is made."),
+    click.option("--requirements", metavar="FILE", help="Install what this file of the code names, once per machine."),
+    click.option(
+        "--folder", "folders", metavar="NAME[=LOCATION[,MODE]]", multiple=True, help="Only these mapped folders."
+    ),
+    click.option("--no-folders", is_flag=True, help="No mapped folders."),
     click.option("--allow-secret", "allow_secrets", metavar="FILES", multiple=True, help="Files that are no secrets."),
     click.option("-q", "--quiet", is_flag=True, help="No words of petctl's own but errors."),
 ]
@@ -85,19 +94,21 @@ def build_job(options: Mapping[str, Any]) -> Job:
     fields = _given_fields(options)
     if code:
         if "code" in fields:
-            raise UsageError(f"the code is that of --code or {code!r}, not both")
+            raise UsageError(f"the code is that of {code!r}; leave --code and --no-upload out")
         fields["code"] = code
     if not isinstance(command, JobFile):
         if options["sets"]:
             raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
         return Job(command=command, **fields)
     job = read_job(command.path, _pairs("--set", options["sets"]))
-    for name in ("env", "secrets", "labels"):
+    for name in ("env", "secrets", "labels", "outputs"):
         if name in fields:
             fields[name] = {**getattr(job, name), **fields[name]}
     for name in ("preload", "allow_secrets"):
         if name in fields:
             fields[name] = [*getattr(job, name), *fields[name]]
+    if isinstance(fields.get("folders"), dict) and isinstance(job.folders, dict):
+        fields["folders"] = {**job.folders, **fields["folders"]}
     if command.words:
         fields["command"] = job.command.extended(command.words)
     return msgspec.structs.replace(job, **fields)
@@ -151,15 +162,31 @@ def _refuse_bytes(options: Mapping[str, Any]) -> None:
 
 def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The job's fields that were said, so that all others stay as the job file or the defaults have them."""
+    from petctl.spec import IN_PLACE
+
     fields = {name: options[name] for name in _PLAIN_FIELDS if options[name] is not None}
     fields["env"] = _environment(options["env"])
     fields["secrets"] = _pairs("--secret", options["secret"])
     fields["labels"] = _pairs("--label", options["labels"])
     fields["preload"] = list(options["preload"])
+    fields["outputs"] = _outputs(options["outs"])
     fields["allow_secrets"] = list(options["allow_secrets"])
+    if options["no_upload"]:
+        if "code" in fields:
+            raise UsageError("--code and --no-upload contradict each other; keep one")
+        fields["code"] = IN_PLACE
+    fields["folders"] = _folders(options["folders"], options["no_folders"])
     if options["no_warm"]:
         fields["warm"] = False
     return {name: value for name, value in fields.items() if value not in ({}, [])}
+
+
+def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
+    from petctl.spec.folders import NONE, parse_folder_option
+
+    if none and texts:
+        raise UsageError("--folder and --no-folders contradict each other; keep one")
+    return NONE if none else dict(parse_folder_option(text) for text in texts)
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
@@ -169,6 +196,17 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
         if not equals or not name:
             raise UsageError(f"{option} {text}: expected NAME=VALUE")
         pairs[name] = value
+    return pairs
+
+
+def _outputs(texts: Sequence[str]) -> dict[str, str]:
+    """ID, or ID=LOCATION."""
+    pairs = {}
+    for text in texts:
+        name, equals, location = text.partition("=")
+        if not name or (equals and not location):
+            raise UsageError(f"--out {text}: expected ID or ID=LOCATION")
+        pairs[name] = location
     return pairs
 
 

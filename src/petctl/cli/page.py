@@ -60,7 +60,9 @@ def _facts(status: Status, colour: bool) -> str:
         ("submitted", f"{moment(status.submitted)}, {duration(elapsed(status))} {'in all' if status.final else 'ago'}"),
         ("exit code", "" if status.exit_code is None else str(status.exit_code)),
         ("code", status.code),
+        *((("folders" if not number else ""), folder) for number, folder in enumerate(status.folders)),
         ("directory", status.directory),
+        ("results", status.results),
     ]
     return "\n".join(f"{name:<11}{value}" for name, value in facts if value)
 

@@ -37,7 +37,9 @@ def command(detach: bool, **options: Any) -> int:
 
     job = build_job(options)
     if detach:
-        return announce(submit_job(job, options["cluster"]), options["output"] == "json", options["quiet"])
+        return announce(
+            submit_job(job, options["cluster"], options["quiet"]), options["output"] == "json", options["quiet"]
+        )
 
     from petctl.cli.ending import tell_end
     from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
@@ -49,7 +51,7 @@ def command(detach: bool, **options: Any) -> int:
     # With -o json stdout belongs to the one document: what the workers print goes to stderr.
     screen = Screen(prefix=many, output=sys.stderr.buffer if as_json else None, quiet=options["quiet"])
     with held_interrupts() as pressed:
-        handle = submit_job(job, options["cluster"])
+        handle = submit_job(job, options["cluster"], options["quiet"])
         follower = Follower(handle, screen)
     try:
         screen.say(f"job {handle.id} is submitted")

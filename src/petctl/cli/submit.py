@@ -29,16 +29,16 @@ def command(**options: Any) -> int:
 
     COMMAND is a job file (.yaml, .json), a Python script (.py) or any program, as in 'petctl run'.
     """
-    handle = submit_job(build_job(options), options["cluster"])
+    handle = submit_job(build_job(options), options["cluster"], options["quiet"])
     return announce(handle, options["output"] == "json", options["quiet"])
 
 
-def submit_job(job: Job, cluster: str | None) -> JobHandle:
+def submit_job(job: Job, cluster: str | None, quiet: bool) -> JobHandle:
     """Hands the job over; -c wins over the job file."""
     from petctl.jobs import submit
 
     handle = submit(job, cluster=cluster)
-    for note in handle.record().get("code", {}).get("notes", ()) if job.code else ():
+    for note in () if quiet else handle.record().get("notes", ()):
         click.echo(f"petctl: {note}", err=True)
     return handle
 

@@ -22,6 +22,7 @@ GROUPS = {
         "token": "Write the file with which another machine joins a job",
     },
     "Data": {
+        "outputs": "List, fetch and link what a job has made",
         "data": "Copy, list and remove files in object stores: s3://, az://, gs://",
     },
     "Set up": {

@@ -38,6 +38,14 @@ class LogLine(NamedTuple):
     node: str = ""
 
 
+class Output(NamedTuple):
+    """Where one output of a job lies; the one without an id is everything that has no place of its own."""
+
+    id: str
+    location: str
+    settings: dict[str, Any]  # how its store is reached, in the words of `stores:` in the configuration
+
+
 class LogFilter(NamedTuple):
     """Which lines a reader wants; None: all."""
 
@@ -79,6 +87,9 @@ class Cluster(Protocol):
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What the workers wrote; with `follow` until the job has ended and everything is out."""
 
+    def outputs(self, job_id: str) -> list[Output]:
+        """Where the job's outputs lie: in its store, or wherever this cluster keeps them; first the one without id."""
+
     def scale(self, job_id: str, wanted: int) -> str:
         """Asks for another number of nodes; answers with a sentence."""
 
@@ -110,7 +121,7 @@ class Cluster(Protocol):
 def find_cluster(name: str, home: Path) -> Cluster:
     """The cluster of this name; an empty one means the default."""
     name = name or DEFAULT
-    settings = cluster_settings(name)
+    settings = {**cluster_settings(name), "name": name}
     kind = str(settings.get("kind", name))
     if kind not in KINDS:
         raise UsageError(f"there is no cluster {name!r}; those there are: {', '.join(sorted(KINDS))}")

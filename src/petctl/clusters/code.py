@@ -1,4 +1,8 @@
-"""The code that a job runs from: a snapshot of what `code` names, taken when the job is submitted.
+"""The code that a job runs from: a snapshot, taken when the job is submitted.
+
+    code: WHERE      of what that names, or the job is refused
+    nothing said     of the project that the submitter stands in; where that cannot be, the job runs in place, and why
+    code: none       in place: the workers see the directory as it is
 
 The answer is plain data, kept in the job's record, so that `resubmit` can run the same again. Where the archive goes
 from here, and who unpacks it, is each cluster's own business.
@@ -6,25 +10,69 @@ from here, and who unpacks it, is each cluster's own business.
 
 from __future__ import annotations
 
+import os
 import posixpath
+import sys
+import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from petctl.agent.task import SCRIPT
+from msgspec.structs import replace
+
+from petctl.agent.task import MODULE, SCRIPT
 from petctl.bundle.cabinet import Cabinet
-from petctl.bundle.snapshot import Snapshot, take
+from petctl.bundle.snapshot import LIMIT, Snapshot, take
 from petctl.bundle.sources import Tree, tree_of
+from petctl.clusters.config import project_root
 from petctl.clusters.stores import fetch_from_store
 from petctl.errors import UsageError
 from petctl.spec import Job
 
+_MARKS = ("petctl.yaml", ".petctlignore", ".git")  # what lies at the top of a project
+_SMALL, _FEW = 64 << 20, 20_000  # what is taken without being asked for: bytes, files
 
-def take_code(job: Job, home: Path) -> dict[str, Any]:
-    """A snapshot of the job's code, kept in this home; unchanged code writes nothing."""
+
+def own_code(job: Job, home: Path, folders: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
+    """The snapshot of the submitter's project; or none, and the reason why it is not taken."""
+    here = Path(job.cwd).expanduser().resolve()
+    root = next((place for place in (here, *here.parents) if any((place / mark).exists() for mark in _MARKS)), here)
+    if not here.is_dir():
+        return {}, ""  # said in its place
+    if root in (Path.home(), *Path.home().parents, Path(tempfile.gettempdir())):
+        # Somebody who runs a tool from just anywhere has no code in mind.
+        return {}, f"{root} is no project's directory" if job.command.kind in (SCRIPT, MODULE) else ""
+    if job.command.kind == SCRIPT and not _is_inside(Path(job.command.words[0]), here, root):
+        return {}, f"{job.command.words[0]} is not named from inside {root}"
+    try:
+        return take_code(replace(job, code=str(root)), home, folders, _SMALL, _FEW), ""
+    except UsageError as error:
+        return {}, str(error)
+
+
+def _is_inside(script: Path, here: Path, root: Path) -> bool:
+    """Does the same name lead to it in a copy of the project?"""
+    return not script.is_absolute() and (here / script).resolve().is_relative_to(root)
+
+
+def take_code(
+    job: Job, home: Path, folders: Sequence[str] = (), limit: int = LIMIT, most: int = sys.maxsize
+) -> dict[str, Any]:
+    """A snapshot of the job's code, kept in this home; unchanged code writes nothing. `folders` are mapped: no code."""
     with tree_of(job.code, base=Path.cwd(), fetch=partial(fetch_from_store, home)) as tree:
         cache = home / "cache" / "code" if _lies_here(tree) else None  # nobody comes back to what was fetched
-        snapshot = take(tree.path, cache=cache, allow_secrets=job.allow_secrets, gitignore=tree.gitignore)
+        project = str(project_root()) if _lies_here(tree) else ""
+        mapped = [place_in_code(name, project, str(tree.path.resolve())) for name in folders]
+        snapshot = take(
+            tree.path,
+            cache=cache,
+            exclude=[*_own_state(tree, home), *mapped],
+            allow_secrets=job.allow_secrets,
+            limit=limit,
+            most=most,
+            gitignore=tree.gitignore,
+        )
         inside = _working_directory(job, tree)
         _check_script(job, snapshot, inside)
         return {
@@ -34,7 +82,8 @@ def take_code(job: Job, home: Path) -> dict[str, Any]:
             "inside": inside,
             "files": len(snapshot.entries),
             "bytes": snapshot.size,
-            "links": _links(tree, snapshot),
+            "project": project,
+            "links": _links(tree, snapshot, mapped),
             "notes": list(tree.notes),
         }
 
@@ -57,6 +106,8 @@ def _check_script(job: Job, snapshot: Snapshot, inside: str) -> None:
     names = {entry.path for entry in snapshot.entries}
     if inside and not any(name.startswith(f"{inside}/") for name in names):
         raise UsageError(f"the code has no directory {inside}, or nothing in it is part of the snapshot")
+    if job.requirements and posixpath.normpath(posixpath.join(inside, job.requirements)) not in names:
+        raise UsageError(f"there is no file {job.requirements} in the snapshot, which the requirements should be in")
     if job.command.kind != SCRIPT:
         return
     script = posixpath.normpath(f"{inside}/{job.command.words[0]}" if inside else job.command.words[0])
@@ -67,9 +118,29 @@ def _check_script(job: Job, snapshot: Snapshot, inside: str) -> None:
         )
 
 
-def _links(tree: Tree, snapshot: Snapshot) -> dict[str, str]:
-    """What the snapshot leaves out and this machine has: data, results, built extensions."""
-    return {path: str(snapshot.root / path) for path in snapshot.ignored} if _lies_here(tree) else {}
+def _own_state(tree: Tree, home: Path) -> list[str]:
+    """petctl's own directory, where somebody keeps it inside the project."""
+    root, home = tree.path.resolve(), home.resolve()
+    return [str(home.relative_to(root))] if home != root and home.is_relative_to(root) else []
+
+
+def place_in_code(name: str, project: str, root: str) -> str:
+    """Where a mapped folder is in a copy of the code: at its own place, else at the top."""
+    path = os.path.relpath(f"{project}/{name}", root) if project else name
+    return name if path.split("/")[0] in (".", "..") else path
+
+
+def _links(tree: Tree, snapshot: Snapshot, mapped: Sequence[str]) -> dict[str, str]:
+    """What the snapshot leaves out and this machine has: data, results, built extensions; not what is mapped."""
+    links: dict[str, str] = {}
+    waiting = list(snapshot.ignored) if _lies_here(tree) else []
+    while waiting:
+        path = waiting.pop()
+        if any(name.startswith(f"{path}/") for name in mapped):  # then the rest of it, piece by piece
+            waiting += [f"{path}/{item.name}" for item in (snapshot.root / path).iterdir()]
+        elif path not in mapped:
+            links[path] = str(snapshot.root / path)
+    return dict(sorted(links.items()))
 
 
 def _lies_here(tree: Tree) -> bool:

@@ -1,42 +1,68 @@
-"""What the user's configuration says about clusters and stores: ./petctl.yaml over ~/.config/petctl/config.yaml.
+"""What the user's configuration says about clusters and stores: the project's petctl.yaml over
+~/.config/petctl/config.yaml.
 
     clusters:
       local: {slots: 8}
     stores:
       s3://: {endpoint: "http://127.0.0.1:8333"}
 
-Only looked at when a cluster or store is used. It knows nobody's settings; each checks its own.
+The project's is that of the directory, or the nearest above it. Only looked at when a cluster or store is used. It
+knows nobody's settings; each checks its own.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from petctl.errors import UsageError
 
+PROJECT_FILE = "petctl.yaml"
+
 
 def config_files() -> list[Path]:
     """Where configuration may be, the weaker one first."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [base / "petctl" / "config.yaml", Path("petctl.yaml").absolute()]
+    return [base / "petctl" / "config.yaml", project_root() / PROJECT_FILE]
+
+
+def project_root(start: str = "") -> Path:
+    """The directory with the project's own configuration; this one, or `start`, where there is none."""
+    here = Path(start).expanduser().absolute()
+    # os.path, because some directory above may be closed to this user
+    return next((place for place in (here, *here.parents) if os.path.isfile(place / PROJECT_FILE)), here)  # noqa: PTH113
+
+
+def sections(*names: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """One section of each file, the weaker file first: sections("clusters", "local")."""
+    for path in config_files():
+        section = _read(path)
+        for name in names:
+            section = _section(path, section, name)
+        yield path, section
+
+
+def top_setting(name: str) -> tuple[Path, Any] | None:
+    """A setting at the top of the files, with the file that says it."""
+    found = [(path, values[name]) for path, values in sections() if values.get(name) is not None]
+    return found[-1] if found else None
 
 
 def cluster_settings(name: str) -> dict[str, Any]:
     """The settings of one cluster, those of the directory's own file winning."""
     settings: dict[str, Any] = {}
-    for path in config_files():
-        clusters = _section(path, _read(path), "clusters")
-        settings.update(_section(path, clusters, name))
+    for _, section in sections("clusters", name):
+        settings.update(section)
     return settings
 
 
 def store_settings() -> dict[str, Any]:
     """The settings of object stores by location, those of the directory's own file winning."""
     settings: dict[str, Any] = {}
-    for path in config_files():
-        settings.update(_section(path, _read(path), "stores"))
+    for _, section in sections("stores"):
+        settings.update(section)
     return settings
 
 

@@ -31,6 +31,7 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         cwd=cwd,
         env=dict(job.env),
         prepare=job.prepare,
+        requirements=job.requirements,
         grace=job.grace,
         restarts=job.restarts,
         min_nodes=job.nodes.min,
@@ -38,6 +39,7 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         log_dir=str(directory / "logs") if directory else "",
         log_cap=job.log_cap,
         output_dir=str(directory / "outputs") if directory else "",
+        outputs=list(job.outputs),
         checkpoint_dir=str(directory / "checkpoints") if directory else "",
         timing=Timing(silence=job.rendezvous.silence, fence_after=job.rendezvous.fence_after),
     )
@@ -96,6 +98,8 @@ def check_command(job: Job, cwd: str) -> None:
         raise UsageError(
             f"there is no script {job.command.words[0]} in {cwd}; name it relative to that directory, or --cwd"
         )
+    if job.requirements and not Path(cwd, job.requirements).is_file():
+        raise UsageError(f"there is no file {job.requirements} in {cwd}, which the requirements should be in")
     if job.launcher == "torchrun" and job.command.kind not in (SCRIPT, MODULE):
         raise UsageError(
             "the torchrun launcher runs Python scripts and modules only; use the elastic launcher for programs"

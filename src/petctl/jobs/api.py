@@ -20,13 +20,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.clusters.base import DEFAULT, KINDS, AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
+from petctl.clusters.base import DEFAULT, KINDS, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
 from petctl.errors import InternalError, NotFound, UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.names import find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.status import Status, damaged_status, status_from
-from petctl.spec import Job, job_from_dict
+from petctl.spec import IN_PLACE, Job, job_from_dict
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
@@ -91,6 +91,10 @@ class JobHandle:
         has ended and everything is out."""
         return self._cluster.logs(self.id, LogFilter(rank, node, round, tail, blocks), follow)
 
+    def outputs(self) -> list[Output]:
+        """Where what it made lies, by output id; the first, without an id, is everything else in $PETCTL_OUTPUT_DIR."""
+        return self._cluster.outputs(self.id)
+
     def events(self, follow: bool = False) -> Iterator[dict[str, Any]]:
         """What has happened, each with time, kind and sentence."""
         return self._cluster.events(self.id, follow)
@@ -138,7 +142,12 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False)
     job = replace(job_from_dict(record["job"]), python=record["plan"]["task"]["python"])
     there = Path(record["cwd"])  # what its words are relative to, wherever they are said again
     if "://" not in job.code:
-        job = replace(job, cwd=there / job.cwd, code=there / job.code if job.code else "")
+        named = job.code not in ("", IN_PLACE)
+        job = replace(job, cwd=there / job.cwd, code=there / job.code if named else job.code)
+    if "folders" in record:
+        from petctl.clusters.jobfolders import as_wish
+
+        job = replace(job, folders=as_wish(record["folders"]))
     where = find_cluster(cluster or job.cluster or before.cluster, petctl_home())
     return _submit(job, where, None if new_code else record.get("code"))
 

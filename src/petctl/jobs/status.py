@@ -97,7 +97,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     command: str = ""
     cwd: str = ""
     code: str = ""  # which code it runs
+    folders: list[str] = []  # mapped ones: where each is
     directory: str = ""  # where its logs and outputs are, on clusters that have such a place
+    results: str = ""  # where they are sent, and why something is not
     round: int = 0
     epoch: int = 0
     spent: int = 0  # failures so far

@@ -10,13 +10,14 @@ import PyYAML.
 """
 
 from petctl.spec.command import Command, JobFile, classify_command
-from petctl.spec.job import Job, Rendezvous
+from petctl.spec.job import IN_PLACE, Job, Rendezvous
 from petctl.spec.quantities import format_bytes, format_duration, parse_bytes, parse_duration
 from petctl.spec.read import job_from_dict, read_job
 from petctl.spec.size import Size, parse_size
 from petctl.spec.write import job_to_dict, job_to_yaml
 
 __all__ = [
+    "IN_PLACE",
     "Command",
     "Job",
     "JobFile",

@@ -19,11 +19,14 @@ from msgspec.structs import force_setattr
 
 from petctl.spec import values
 from petctl.spec.command import KINDS, Command, command_from
+from petctl.spec.folders import ALL, Folder, folders
+from petctl.spec.outputs import outputs
 from petctl.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 from petctl.spec.quantities import parse_bytes, parse_duration
 from petctl.spec.size import Size, parse_size
 
 LAUNCHERS = ("elastic", "torchrun")
+IN_PLACE = "none"  # for `code`: no snapshot
 COMMAND_FIELDS = (*KINDS, "args")
 
 
@@ -88,8 +91,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     workspace: str = ""
     cluster: str = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
-    code: str = ""  # what to take a snapshot of, and run from that; empty: run in `cwd` as it is
+    code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
     allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
+    folders: str | dict[str, Folder] = ALL  # mapped folders: "all" of the configuration's, "none", or these
+    store: str = ""  # where outputs and logs are sent; empty: as configured; "none": they stay in the job's directory
+    outputs: dict[str, str] = field(default_factory=dict)  # id -> location; empty: under the store
     listen: str = "127.0.0.1"
     log_cap: int = 1 << 30  # bytes on disk per stream of a worker
     rendezvous: Rendezvous = field(default_factory=Rendezvous)
@@ -127,7 +134,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             cluster: str | None = None,
             cwd: str | PathLike[str] | None = None,
             code: str | PathLike[str] | None = None,
+            requirements: str | PathLike[str] | None = None,
             allow_secrets: Sequence[str] | str | None = None,
+            folders: str | Sequence[str] | Mapping[str, Any] | None = None,
+            store: str | PathLike[str] | None = None,
+            outputs: Sequence[str] | Mapping[str, str] | str | None = None,
             listen: str | None = None,
             log_cap: int | str | None = None,
             rendezvous: Rendezvous | Mapping[str, object] | None = None,
@@ -196,7 +207,11 @@ _JOB: dict[str, Callable[[object], object]] = {
     "cluster": values.single_line,
     "cwd": values.text,
     "code": values.single_line,
+    "requirements": values.single_line,
     "allow_secrets": values.words,
+    "folders": folders,
+    "store": values.single_line,
+    "outputs": outputs,
     "listen": values.host,
     "log_cap": _above_zero(parse_bytes),
     "rendezvous": _rendezvous,

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from petctl.spec.command import Command
+from petctl.spec.folders import folders_to_plain
 from petctl.spec.job import Job, Rendezvous
+from petctl.spec.outputs import outputs_to_plain
 from petctl.spec.quantities import format_bytes, format_duration
 
 _OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
@@ -75,6 +77,8 @@ _JOB: Writers = {
     "env": dict,
     "secrets": dict,
     "labels": dict,
+    "folders": folders_to_plain,
+    "outputs": outputs_to_plain,
     "grace": format_duration,
     "max_time": format_duration,
     "stall_after": format_duration,

@@ -84,12 +84,46 @@ def test_a_node_that_comes_later_has_the_same_code(petctl: Petctl, project: Path
     assert "says old in round 2" in petctl("logs", job).stdout
 
 
-def test_without_code_it_runs_where_it_lies(petctl: Petctl, project: Path) -> None:
-    job, go = waiting(petctl, "waits.py")
+def test_nothing_said_the_project_is_the_code(petctl: Petctl, project: Path) -> None:
+    (project / ".petctlignore").touch()
+    (project / "sub").mkdir()
+    (project / "sub" / "waits.py").write_text("import sys; sys.path.append('..')\n" + WAITS)
+    petctl.directory = project / "sub"
+    go = project.parent / "go"
+    job = petctl.submit("-e", f"GO={go}", "waits.py")
+    petctl.follow_until(job, "waits")
+    (project / "part.py").write_text("WORD = 'new'\n")
+    assert petctl("exec", job, "--", "pwd").stdout.endswith(f"{job}/code/sub\n")
+    go.touch()
+    petctl("wait", job)
+    assert "says old in round 1" in petctl("logs", job).stdout
+
+
+def test_no_upload_runs_where_it_lies(petctl: Petctl, project: Path) -> None:
+    job, go = waiting(petctl, "--no-upload", "waits.py")
     change(petctl)
     go.touch()
     petctl("wait", job)
     assert "says new in round 1" in petctl("logs", job).stdout
+    assert petctl("submit", "--no-upload", "--code", ".", "waits.py", code=2).stderr.count("contradict") == 1
+
+
+def test_a_project_that_cannot_be_a_snapshot_runs_in_place_and_says_why(petctl: Petctl, project: Path) -> None:
+    (project / ".env").write_text("TOKEN=x\n")
+    done = petctl("run", "says.py")
+    assert "runs in place" in done.stderr and ".env" in done.stderr
+    assert "no snapshot" in petctl.json("list")[0]["code"]
+    assert "in place" not in petctl("run", "-q", "says.py").stderr
+    elsewhere = petctl("run", str(project / "says.py")).stderr  # an absolute name is meant as it is
+    assert "is not named from inside" in elsewhere
+    assert "no script nowhere.py" in petctl("submit", "nowhere.py", code=2).stderr
+
+
+def test_petctls_own_directory_is_never_in_it(petctl: Petctl, project: Path) -> None:
+    petctl.environment["PETCTL_HOME"] = str(project / "state")
+    for _ in range(2):
+        petctl("run", "-q", "says.py")
+    assert {job["code"].split(", ")[-1] for job in petctl.json("list")} == {"3 files"}
 
 
 def test_resubmit_runs_what_ran(petctl: Petctl, project: Path) -> None:
@@ -108,8 +142,8 @@ def test_resubmit_runs_what_ran(petctl: Petctl, project: Path) -> None:
     assert petctl("logs", third).stdout == "says old --lr 0 1\n"
 
 
-def test_resubmit_without_code_runs_in_the_same_directory(petctl: Petctl, project: Path) -> None:
-    first = petctl.submit("says.py")
+def test_resubmit_without_a_snapshot_runs_in_the_same_directory(petctl: Petctl, project: Path) -> None:
+    first = petctl.submit("--no-upload", "says.py")
     petctl("wait", first)
     petctl.directory = project.parent
     again = petctl("resubmit", "-q", first).stdout.strip()

@@ -28,7 +28,7 @@ def test_two_nodes_say_hello(stage: Stage) -> None:
     assert sorted(line.text for line in lines) == [b"rank %d of 4 in round 1\n" % rank for rank in range(4)]
     assert {(line.rank, line.node) for line in lines} == {(0, "0"), (1, "0"), (2, "1"), (3, "1")}
     assert [(past.number, past.nodes, past.world_size) for past in status.rounds] == [(1, ["0", "1"], 4)]
-    assert "no snapshot" in status.code
+    assert status.code.startswith("snapshot ")
     assert str(stage.path) in status.code
     assert not still_there([job_path(handle)])
 
@@ -132,10 +132,11 @@ def test_secrets_reach_the_workers_and_no_file(stage: Stage) -> None:
     with pytest.raises(NotFound, match="petctl secret set key"):
         stage.start(secrets={"API_KEY": "key"})
     set_secret("key", "very-secret-value")
-    job = petctl.Job(shell='printf %s "$API_KEY" | rev > seen', secrets={"API_KEY": "key"}, restarts=0)
+    line = 'printf %s "$API_KEY" | rev > "$PETCTL_OUTPUT_DIR/seen"'
+    job = petctl.Job(shell=line, secrets={"API_KEY": "key"}, restarts=0)
     handle = petctl.submit(job)
     assert handle.wait(20).state == "succeeded"
-    assert (stage.path / "seen").read_text() == "very-secret-value"[::-1]
+    assert (job_path(handle) / "outputs" / "seen").read_text() == "very-secret-value"[::-1]
     for path in job_path(handle).rglob("*"):
         assert not path.is_file() or b"very-secret-value" not in path.read_bytes(), path
     assert "very-secret-value" not in render(job)
@@ -152,7 +153,7 @@ def test_the_users_words_survive(stage: Stage) -> None:
 def test_the_submitters_environment_reaches_the_workers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_SUBMITTER", "here")
     handle = petctl.submit(petctl.Job(shell='echo "$FROM_SUBMITTER $FROM_JOB $PWD"', env={"FROM_JOB": "there"}))
-    assert [line.text for line in handle.logs(follow=True)] == [f"here there {stage.path}\n".encode()]
+    assert [line.text for line in handle.logs(follow=True)] == [f"here there {job_path(handle)}/code\n".encode()]
 
 
 def test_jobs_are_listed_found_and_removed(stage: Stage) -> None:
@@ -180,9 +181,10 @@ def test_jobs_are_listed_found_and_removed(stage: Stage) -> None:
 def test_exec_forward_and_token(stage: Stage) -> None:
     handle = stage.start(nodes=2)
     stage.running(2)
-    command = 'echo "$PETCTL_JOB_ID $PETCTL_NODE $PWD" > said; exit 3'
+    command = 'echo "$PETCTL_JOB_ID $PETCTL_NODE $PWD" > "$PETCTL_OUTPUT_DIR/said"; exit 3'
     assert handle.exec(["sh", "-c", command], node="1") == 3
-    assert (stage.path / "said").read_text() == f"{handle.id} 1 {stage.path}\n"
+    job = job_path(handle)
+    assert (job / "outputs" / "said").read_text() == f"{handle.id} 1 {job}/code\n"
     with pytest.raises(NotFound, match="its nodes: 0, 1"):
         handle.exec(["true"], node="9")
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from petctl.agent.code import BadCode, GivenUp, provide, unpack
-from petctl.errors import PetctlError
+from petctl.agent.code import BadCode, provide, unpack
+from petctl.errors import GivenUp, PetctlError
 
 FILES: dict[str, Any] = {
     "a.txt": b"one",

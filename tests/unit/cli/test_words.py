@@ -14,6 +14,7 @@ from petctl.cli.job_options import build_job
 from petctl.cli.run import command as run
 from petctl.errors import UsageError
 from petctl.spec import Job
+from petctl.spec.folders import Folder
 
 
 def job_of(*words: str) -> Job:
@@ -171,5 +172,20 @@ def test_code_in_front_of_the_command(
 def test_code_without_a_command_or_twice(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"which command|not both"):
+    with pytest.raises(UsageError, match=r"which command|leave --code"):
         job_of(*words)
+
+
+def test_folders_are_named_changed_or_left_out(tmp_path: Path) -> None:
+    assert job_of("train.py").folders == "all"
+    assert job_of("--no-folders", "train.py").folders == "none"
+    named = job_of("--folder", "data/voc20", "--folder", "out=s3://b/out,rw", "train.py").folders
+    assert named == {"data/voc20": Folder(), "out": Folder(location="s3://b/out", mode="rw")}
+    (tmp_path / "job.yaml").write_text("script: train.py\nfolders: {data: s3://b/data, out: {mode: sync}}\n")
+    merged = job_of("--folder", "out=/tmp", str(tmp_path / "job.yaml")).folders
+    assert merged == {"data": Folder(location="s3://b/data"), "out": Folder(location="/tmp")}
+    assert job_of("--no-folders", str(tmp_path / "job.yaml")).folders == "none"
+    with pytest.raises(UsageError, match="contradict each other"):
+        job_of("--folder", "data", "--no-folders", "train.py")
+    with pytest.raises(UsageError, match=r"the name of a folder is a path"):
+        job_of("--folder", "../data", "train.py")

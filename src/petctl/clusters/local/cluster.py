@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import AlreadyExists, LogFilter, LogLine
+from petctl.clusters.base import AlreadyExists, LogFilter, LogLine, Output
 from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import is_address, is_loopback
@@ -68,6 +68,14 @@ class LocalCluster:
         """Makes the whole directory under another name, then gives it its own in one step, then starts the
         supervisor."""
         secret_file.secret_values(self.home, plan["plan"]["secrets"])  # a missing one is told now, not in the queue
+        if plan["folders"]:
+            from petctl.clusters.jobfolders import check_folders
+
+            check_folders(plan["folders"], self.home)
+        if plan["results"]:
+            from petctl.clusters.results import check_results
+
+            check_results(plan["plan"]["grants"], self.home)
         try:
             self._submit(JobDirectory(self.jobs / plan["id"]), plan)
         except OSError as error:
@@ -161,6 +169,12 @@ class LocalCluster:
             _known_node(newest_status(directory), wanted.node)
         return reading.read_logs(directory, wanted, follow)
 
+    def outputs(self, job_id: str) -> list[Output]:
+        """Where a job's outputs lie."""
+        from petctl.clusters.results import outputs_of
+
+        return outputs_of(self.record(job_id))
+
     # -- wishes --------------------------------------------------------------------------------------------------------
 
     def scale(self, job_id: str, wanted: int) -> str:
@@ -217,6 +231,8 @@ class LocalCluster:
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in the job's directory with a node's environment."""
+        from petctl.agent.environment import output_variable  # costs more than all the rest of this file
+
         directory = self._directory(job_id)
         status = self._live(directory, "entered")
         name = _known_node(status, node)["name"] if node is not None else _first_node(status)["name"]
@@ -229,11 +245,13 @@ class LocalCluster:
             "PETCTL_NODE": name,
             "PETCTL_OUTPUT_DIR": task["output_dir"],
             "PETCTL_CHECKPOINT_DIR": task["checkpoint_dir"],
+            **{output_variable(output): f"{task['output_dir']}/{output}" for output in task.get("outputs", ())},
         }
+        cwd = task["cwd"] or directory.unpacked / task["code"]["inside"]
         try:
-            code = subprocess.run(argv, cwd=task["cwd"], env=environment, check=False).returncode
+            code = subprocess.run(argv, cwd=cwd, env=environment, check=False).returncode
         except (FileNotFoundError, PermissionError) as error:
-            raise UsageError(f"cannot run {argv[0]!r} in {task['cwd']}: {error.strerror}") from None
+            raise UsageError(f"cannot run {argv[0]!r} in {cwd}: {error.strerror}") from None
         return code if code >= 0 else 128 - code
 
     def forward(self, job_id: str, port: int, local_port: int, node: str | None) -> AbstractContextManager[int]:

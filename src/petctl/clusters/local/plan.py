@@ -11,12 +11,13 @@ import dataclasses
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from petctl.agent.task import Code, encode_task
-from petctl.clusters.config import positive_setting
+from petctl.clusters.config import positive_setting, project_root, top_setting
+from petctl.clusters.folders import folder_names
 from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.argv import node_argv, supervisor_argv
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
@@ -24,18 +25,17 @@ from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.slots import default_slots
 from petctl.clusters.task import check_command, config_of, interpreter, task_of, working_directory
 from petctl.errors import UsageError
-from petctl.spec import Job, job_to_dict
+from petctl.spec import IN_PLACE, Job, job_to_dict
 
 
 def make_plan(
     job: Job, directory: JobDirectory, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """The record of a job that is about to be submitted; `pinned`: the code of an earlier record."""
-    code = dict(pinned or {})
-    if job.code and not code:
-        from petctl.clusters.code import take_code
-
-        code = take_code(job, directory.home)
+    cluster = str(settings.get("name", ""))
+    mapped = folder_names(job, cluster)
+    results = _results(job, directory)
+    code, notes = (dict(pinned), []) if pinned else _taken(job, directory.home, [*mapped, *_made_inside(results)])
     cwd = str(Path.cwd()) if code else working_directory(job)
     if not code:
         check_command(job, cwd)
@@ -51,7 +51,18 @@ def make_plan(
     task = task_of(job, directory.id, cwd, interpreter(job, cwd, os.environ), directory.path)
     if code:
         task = dataclasses.replace(task, cwd="", code=_code(code, directory))
+    folders: list[dict[str, Any]] = []
+    grants: dict[str, dict[str, Any]] = {}  # what nodes may ask the coordinator to sign for
+    if mapped:
+        from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders, pin_folders
+
+        folders, notes = pin_folders(job, cluster, directory.home, code, notes)
+        grants.update(folder_grants(folders))
+        cache = str(directory.home / "cache" / "folders")
+        task = dataclasses.replace(task, folders=node_folders(folders), folder_cache=cache, folder_limit=cache_limit())
     own = [] if address == "127.0.0.1" else ["--address", address]
+    grants.update(results.get("grants", {}))
+    task = dataclasses.replace(task, results=results.get("routes", {}))
     return {
         "id": directory.id,
         "name": job.name or directory.id.rpartition("-")[0],
@@ -60,8 +71,11 @@ def make_plan(
         "command": command_line(job),
         "cwd": cwd,
         "code": code,
+        "folders": folders,
+        "results": results.get("shown", {}),
+        "notes": notes,
         "directory": str(directory.path),
-        "job": job_to_dict(job),
+        "job": {**job_to_dict(job), **results.get("wish", {})},
         "plan": {
             "supervisor": supervisor_argv(directory),
             "nodes": [
@@ -71,6 +85,7 @@ def make_plan(
             "task": encode_task(task),
             "config": dataclasses.asdict(dataclasses.replace(config_of(job), eager=task.can_be_warm)),
             "secrets": dict(job.secrets),
+            "grants": grants,
             "listen": job.listen,
             "address": address,
             "max_time": job.max_time,
@@ -80,6 +95,36 @@ def make_plan(
             "devices": devices,
         },
     }
+
+
+def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """The snapshot that the job runs from, and what the submitter should hear about it."""
+    if job.code == IN_PLACE:
+        return {}, []
+    from petctl.clusters.code import own_code, take_code
+
+    if job.code:
+        code = take_code(job, home, folders)
+        return code, list(code["notes"])
+    code, why_not = own_code(job, home, folders)
+    return code, [f"it runs in place, without a snapshot of its code: {why_not}"] if why_not else []
+
+
+def _results(job: Job, directory: JobDirectory) -> dict[str, Any]:
+    """Where what the job makes is sent; nothing where it stays in the job's directory."""
+    if not job.store and not any(job.outputs.values()) and top_setting("store") is None:
+        return {}
+    from petctl.clusters.results import plan_results
+    from petctl.clusters.stores import surroundings
+
+    return dataclasses.asdict(plan_results(job, directory.id, surroundings(directory.home)))
+
+
+def _made_inside(results: Mapping[str, Any]) -> list[str]:
+    """Directories of the project that results go to: what earlier jobs have made is no code."""
+    root = project_root()
+    places = [Path(pinned["location"]) for pinned in results.get("grants", {}).values()]
+    return [str(place.relative_to(root)) for place in places if place != root and place.is_relative_to(root)]
 
 
 def _code(record: Mapping[str, Any], directory: JobDirectory) -> Code:

@@ -17,9 +17,10 @@ from petctl.agent.inotify import Watcher
 from petctl.agent.logfiles import LogName, list_logs
 from petctl.agent.logs import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.local.jobdir import JobDirectory
+from petctl.clusters.local.jobdir import JobDirectory, read_json
 from petctl.clusters.local.lost import newest_status
 from petctl.clusters.local.records import read_events as past_events
+from petctl.errors import PetctlError
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
 
@@ -84,6 +85,18 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
     def begin(name: LogName, path: str) -> int:
         return 0 if wanted.tail is None else tail_offset(path, wanted.tail) if wanted.tail else _size(path)
 
+    def lines(name: LogName, data: bytes) -> Iterator[LogLine]:
+        round_, rank, stream = name
+        node = nodes(name)
+        if wanted.blocks:
+            yield LogLine(round_, rank, stream, data, node)
+            return
+        *whole, last = data.split(b"\n")
+        for line in whole:
+            yield LogLine(round_, rank, stream, line + b"\n", node)
+        if last:
+            yield LogLine(round_, rank, stream, last, node)
+
     with LogFollower(str(directory.logs), accept, begin) as follower:
         over = threading.Event()
         if follow:
@@ -92,23 +105,47 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
             over.set()
         try:
             for name, data in follower.follow(over.is_set):
-                round_, rank, stream = name
-                node = nodes(name)
-                if wanted.blocks:
-                    yield LogLine(round_, rank, stream, data, node)
-                    continue
-                lines = data.split(b"\n")
-                last = lines.pop()
-                for line in lines:
-                    yield LogLine(round_, rank, stream, line + b"\n", node)
-                if last:
-                    yield LogLine(round_, rank, stream, last, node)
+                yield from lines(name, data)
         finally:
             over.set()
+    try:
+        for name, data in _from_store(directory, accept, wanted.tail):
+            yield from lines(name, data)
+    except PetctlError:
+        if not follow:  # whoever followed the job has seen it to its end: a store that is away must not spoil that
+            raise
+
+
+def _from_store(
+    directory: JobDirectory, accept: Callable[[LogName], bool], tail: int | None
+) -> Iterator[tuple[LogName, bytes]]:
+    """The logs of ranks that have none here: their node was elsewhere. The store is asked only if there are such."""
+    record = read_json(directory.job) or {}
+    if "" not in record.get("plan", {}).get("task", {}).get("results", {}):
+        return
+    here = {(name.round, name.rank) for name, _ in list_logs(str(directory.logs))}
+    ran = {
+        LogName(event["round"], rank, "out")
+        for event in past_events(directory.events)
+        if event["kind"] == "running"
+        for first, count in event.get("members", {}).values()
+        for rank in range(first, first + count)
+    }
+    missing = {(name.round, name.rank) for name in ran if accept(name)} - here
+    if missing:
+        from petctl.clusters.storedlogs import StoredLogs
+
+        stored = StoredLogs(record, directory.home)
+        for name, segments in stored.list(lambda name: (name.round, name.rank) in missing and accept(name)).items():
+            for data in stored.read(segments, tail):
+                yield name, data
 
 
 def _newest_round(directory: JobDirectory) -> int:
-    return max((name.round for name, _ in list_logs(str(directory.logs))), default=0)
+    """Of those that have written anything, here or elsewhere."""
+    here = max((name.round for name, _ in list_logs(str(directory.logs))), default=0)
+    ran = (event["round"] for event in past_events(directory.events) if event["kind"] == "running")
+    return max(here, max(ran, default=0))
 
 
 class _NodeOf:

@@ -79,11 +79,11 @@ class Recorder:
         self.write()
         self._last = self.status
 
-    def finish(self, outcome: Dict[str, Any], finished: float) -> None:
-        """The last picture; nothing is written after it."""
+    def finish(self, outcome: Dict[str, Any], finished: float, **late: Any) -> None:
+        """The last picture, with what became known after the end; nothing is written after it."""
         if self._timer is not None:
             self._timer.cancel()
-        self.status = close_status(self._last or self.status, outcome, finished)
+        self.status = {**close_status(self._last or self.status, outcome, finished), **late}
         self._save(last=True)
 
     def _save(self, last: bool = False) -> None:

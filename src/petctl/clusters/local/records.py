@@ -122,11 +122,22 @@ def first_status(record: Dict[str, Any]) -> Dict[str, Any]:
         "command": record["command"],
         "cwd": record["cwd"],
         "code": _code(record),
+        "folders": _folders(record),
         "directory": record["directory"],
+        "results": results_place(record),
         "submitted": record["submitted"],
         "started": None,
         "finished": None,
     }
+
+
+def results_place(record: Dict[str, Any]) -> str:
+    """Where results go, in a few words; empty: into the job's directory."""
+    results = record.get("results") or {}
+    places = dict(results.get("outputs", {}))
+    everything = str(results.get("logs", "")).rpartition("/")[0]
+    own = [place for name, place in places.items() if not everything or not place.startswith(f"{everything}/")]
+    return ", ".join([everything, *own] if everything else own)
 
 
 def _code(record: Dict[str, Any]) -> str:
@@ -134,6 +145,13 @@ def _code(record: Dict[str, Any]) -> str:
     if not code:
         return f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen"
     return f"snapshot {code['id'][:12]} of {code['source']}, {code['files']} files"
+
+
+def _folders(record: Dict[str, Any]) -> List[str]:
+    return [
+        f"{folder['name']}: {folder['location']} ({folder['mode']}{', as it is here' if 'in_place' in folder else ''})"
+        for folder in record.get("folders", ())
+    ]
 
 
 def close_status(status: Dict[str, Any], outcome: Dict[str, Any], finished: float) -> Dict[str, Any]:

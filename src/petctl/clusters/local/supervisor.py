@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
+from petctl.agent.lingering import NOTE
 from petctl.clusters.local.allotment import Allotment
 from petctl.clusters.local.gpus import gpu_options
 from petctl.clusters.local.jobdir import (
@@ -37,7 +38,9 @@ from petctl.clusters.local.observed import ObservedCoordinator
 from petctl.clusters.local.picture import node_rows, sentence_of, state_of
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
+from petctl.clusters.local.records import results_place
 from petctl.clusters.local.secrets import secret_values
+from petctl.clusters.local.sending import Sending
 from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
 from petctl.errors import NoRoom, NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
@@ -59,11 +62,13 @@ class Supervisor:
         self.size = Config(**self.plan["config"])
         self.allotment = Allotment(directory, self.plan)
         self.recorder = Recorder(directory, record)
+        self.sending = Sending(directory, record, self.recorder.event, self.recorder.touch)
         self.standby = Standby(self.plan["supervisor"], FIRST_DELAY if epoch == 1 else DELAY)
         self.machine: Optional[ObservedCoordinator] = None
         self.outcome = _read_outcome(directory)
         self.finished = time.time()
         self.over = asyncio.Event()
+        self.fewer = asyncio.Event()  # a node has gone
         self.kill_wanted = False
 
     async def run(self) -> None:
@@ -138,6 +143,7 @@ class Supervisor:
             config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome, None if fresh else memory
         )
         control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel, "code": self._code}
+        control.update(self.sending.calls())
         tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
         self.server = CoordinatorServer(machine, token, welcome, self._record, self._on_effect, control, tls, binding)
@@ -158,6 +164,7 @@ class Supervisor:
         watch = [loop.create_task(self._grow()), loop.create_task(self._limit_time())]
         await self.over.wait()
         await self._until_gone()
+        await self.sending.send_the_rest()
         for task in watch:
             task.cancel()
         self._bow_out()
@@ -175,6 +182,7 @@ class Supervisor:
 
     def _on_effect(self, effect: object) -> None:
         if isinstance(effect, Lost):
+            self.fewer.set()
             self.keeper.lost(effect.node, effect.incarnation)
         elif isinstance(effect, Event) and not (self.outcome is not None and effect.kind == "lost"):
             data = dict(effect.data)
@@ -198,7 +206,10 @@ class Supervisor:
         last, ran = str(self.recorder.status["state"]), bool(self.recorder.history.rounds)
         return {
             "state": state_of(facts["phase"], last, ran),
-            "sentence": sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted),
+            "sentence": sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted)
+            if not self.sending.busy
+            else f"ending ({ending}): sending results",
+            "results": self._results(),
             "size": {"min": self.size.min_nodes, "wanted": self.allotment.wanted, "max": self.size.max_nodes},
             "round": facts["round"],
             "epoch": facts["epoch"],
@@ -231,6 +242,8 @@ class Supervisor:
     def _cancel(self, kill: bool = False) -> str:
         if kill:
             self.kill_wanted = True
+            self.sending.give_up()
+            self.fewer.set()
         if self.outcome is None:
             self.server.step(End(Outcome(CANCELLED, 130, "killed by the user" if kill else "cancelled by the user")))
         elif kill:
@@ -284,15 +297,40 @@ class Supervisor:
             self.keeper.kill()
         self.over.set()
 
+    def _results(self) -> str:
+        return "; ".join(part for part in (results_place(self.record), self.sending.sentence()) if part)
+
     async def _until_gone(self) -> None:
         """Nodes end by themselves when they hear of the close; those that do not are killed."""
         patience = self.plan["task"]["grace"] + LAST_PATIENCE
-        try:
-            await asyncio.wait_for(self.keeper.empty.wait(), patience)
-        except asyncio.TimeoutError:
-            self.recorder.event("node", f"nodes that did not end within {patience:g} s are killed")
-            self.keeper.kill()
-            await self.keeper.empty.wait()
+        while not self.keeper.empty.is_set():
+            try:
+                await asyncio.wait_for(self.keeper.empty.wait(), patience)
+            except asyncio.TimeoutError:
+                if self._some_send():
+                    continue  # they give up by themselves when nothing moves any more
+                self.recorder.event("node", f"nodes that did not end within {patience:g} s are killed")
+                self.keeper.kill()
+                await self.keeper.empty.wait()
+        if self.sending.wanted:
+            await self._until_others_gone(patience)
+
+    async def _until_others_gone(self, patience: float) -> None:
+        """Nodes that joined by themselves need this coordinator until their results are up."""
+        assert self.machine is not None
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience
+        while self.machine.nodes and not self.kill_wanted and (loop.time() < end or self._some_send()):
+            self.fewer.clear()
+            try:
+                await asyncio.wait_for(self.fewer.wait(), max(1.0, end - loop.time()))
+            except asyncio.TimeoutError:
+                pass
+
+    def _some_send(self) -> bool:
+        assert self.machine is not None
+        nodes = self.machine.nodes.values()
+        return not self.kill_wanted and any(node.connected and node.report.note == NOTE for node in nodes)
 
     def _bow_out(self) -> None:
         assert self.outcome is not None
@@ -300,7 +338,7 @@ class Supervisor:
         sweep(self.directory.id, self.directory.nodes)
         self.allotment.release()
         outcome = read_json(self.directory.outcome) or {}
-        self.recorder.finish(outcome, float(outcome.get("finished", self.finished)))
+        self.recorder.finish(outcome, float(outcome.get("finished", self.finished)), results=self._results())
         self.directory.give_back()
 
 
