@@ -114,7 +114,7 @@ def test_exec_runs_beside_the_workers(petctl: Petctl) -> None:
     job = petctl.submit("-e", "MARK=mark", petctl.script("waits.py", WAITS))
     petctl.follow_until(job, "ready")
     done = petctl("exec", job, "--", "sh", "-c", "echo $PETCTL_JOB_ID; pwd; exit 4", code=4)
-    assert done.stdout.split() == [job, str(petctl.directory)]
+    assert done.stdout.split() == [job, str(petctl.home / "jobs" / job / "code")]
 
 
 def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:

@@ -10,6 +10,7 @@ import petctl
 from petctl.clusters.local.processes import node_processes
 from petctl.elastic import saved
 from petctl.jobs import JobHandle, submit
+from petctl.spec import IN_PLACE
 from tests.integration.local.conftest import Stage, eventually
 
 TRAIN = """
@@ -36,7 +37,7 @@ elastic.run(train, state)
 def run(stage: Stage, *words: object, **fields: Any) -> JobHandle:
     (stage.path / "train.py").write_text(TRAIN)
     fields = {"grace": 10, "cwd": stage.path, **fields}
-    return submit(petctl.Job(script="train.py", args=[str(word) for word in words], **fields))
+    return submit(petctl.Job(script="train.py", args=[str(word) for word in words], code=IN_PLACE, **fields))
 
 
 def entered(stage: Stage) -> list[tuple[int, int, int]]:

@@ -10,6 +10,7 @@ import pytest
 
 import petctl
 from petctl.jobs import JobHandle, submit
+from petctl.spec import IN_PLACE
 from tests.integration.local.conftest import Stage, eventually, job_path
 
 # Any language will do: this one is /bin/sh.
@@ -50,9 +51,9 @@ elastic.report(step=1_000_000)
 def run(stage: Stage, shell: str = "", script: str = "", args: tuple[str, ...] = (), **fields: Any) -> JobHandle:
     fields = {"grace": 2, "cwd": stage.path, "rendezvous": {"silence": 2}, **fields}
     if shell:
-        return submit(petctl.Job(shell=shell, **fields))
+        return submit(petctl.Job(shell=shell, code=IN_PLACE, **fields))
     (stage.path / "train.py").write_text(script)
-    return submit(petctl.Job(script="train.py", args=list(args), **fields))
+    return submit(petctl.Job(script="train.py", args=list(args), code=IN_PLACE, **fields))
 
 
 def events(handle: JobHandle, kind: str) -> list[dict[str, Any]]:
