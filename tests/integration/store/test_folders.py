@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from petctl.store.location import parse_location
+from petctl.store.plan import open_end
 from tests.integration.local.conftest import processes_of
 from tests.integration.store.conftest import Proxy, Scene, fill
 from tests.integration.waiting import until
@@ -80,7 +82,9 @@ class Project:
         return [line for line in self("logs", job).stdout.splitlines() if "found" in line]
 
     def objects(self, folder: str = "output") -> dict[str, int]:
-        return {entry["path"]: entry["size"] for entry in self.scene.json("ls", "-r", f"{self.scene.root}/{folder}/")}
+        """What the store has of a folder; nothing, as long as it has none."""
+        end = open_end(parse_location(f"{self.scene.root}/{folder}"), self.scene.surroundings())
+        return {entry.path: entry.size for entry in end.place.entries(end.path)}
 
     def read(self, path: str) -> str:
         target = self.scene.folder / "read"
