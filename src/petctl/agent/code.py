@@ -14,14 +14,14 @@ Where the archive comes from is `codesource.py`; what is run in it is the task's
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import shutil
 import tarfile
 import zlib
-from typing import IO, BinaryIO, Callable, Iterator, Mapping, Set
+from typing import IO, BinaryIO, Callable, Mapping, Set
 
+from petctl.agent.alone import alone
 from petctl.errors import GivenUp, PetctlError
 
 BLOCK = 1 << 20
@@ -41,7 +41,7 @@ def provide(
 ) -> None:
     """Makes `directory` hold the code of this name. `links`: what the snapshot leaves out and this machine has."""
     os.makedirs(os.path.dirname(directory), exist_ok=True)
-    with _alone(directory):
+    with alone(directory + ".lock"):
         if os.path.isdir(directory):
             return  # another agent of this machine was faster
         draft = directory + DRAFT
@@ -149,14 +149,3 @@ def _link(root: str, links: Mapping[str, str]) -> None:
         os.makedirs(folder, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             os.symlink(leads_to, os.path.join(folder, own))
-
-
-@contextlib.contextmanager
-def _alone(directory: str) -> Iterator[None]:
-    """One agent at a time; the lock dies with its holder."""
-    descriptor = os.open(directory + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

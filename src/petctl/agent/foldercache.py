@@ -14,6 +14,7 @@ import shutil
 import time
 from typing import Iterator, List, NamedTuple, Tuple
 
+from petctl.agent.alone import alone
 from petctl.agent.foldercopy import Copy
 from petctl.errors import NoRoom
 
@@ -131,12 +132,8 @@ class Cache:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         os.makedirs(self.root, mode=0o700, exist_ok=True)
-        descriptor = os.open(os.path.join(self.root, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with alone(os.path.join(self.root, "lock")):
             yield
-        finally:
-            os.close(descriptor)
 
 
 def _can_lock(path: str) -> bool:

@@ -20,6 +20,7 @@ import stat
 import threading
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+from petctl.depot.pieces import local_error
 from petctl.depot.place import PART_SUFFIX
 from petctl.errors import GivenUp, PetctlError
 
@@ -91,8 +92,11 @@ class Index:
                 return
             if known is not None:
                 self._known[path] = known
-            with open(self._path, "ab") as file:
-                file.write(_line(path, known))
+            try:
+                with open(self._path, "ab") as file:
+                    file.write(_line(path, known))
+            except OSError as error:
+                raise local_error(error, self._path) from None
             found = os.stat(self._path)
             self._seen = (found.st_ino, found.st_size)
 

@@ -11,7 +11,8 @@ import subprocess
 import sys
 from typing import List, Sequence
 
-from petctl.agent.requirements import alone, make
+from petctl.agent.alone import alone
+from petctl.agent.requirements import make
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from petctl.agent.preparing import main; main()"
 

@@ -8,16 +8,15 @@ there is installed. Whoever makes one holds its lock; one without its mark was c
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import fcntl
 import os
 import shutil
 import subprocess
 import time
 from hashlib import sha256
-from typing import Iterator, Mapping, Tuple
+from typing import Mapping, Tuple
 
+from petctl.agent.alone import alone
 from petctl.agent.task import Task
 from petctl.errors import PetctlError
 
@@ -74,14 +73,6 @@ def make(python: str, requirements: str, directory: str) -> int:
             with open(mark, "w"):
                 pass
         return code
-
-
-@contextlib.contextmanager
-def alone(path: str) -> Iterator[None]:
-    """Waits until nobody else is here. What the body starts does not inherit the lock."""
-    with open(path, "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _remove_old(environments: str) -> None:

@@ -10,12 +10,13 @@ Standard library only: the supervisor uses it. Which places a job has is not kno
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Mapping
 
 from petctl.depot.grants import Grant, Grants
 from petctl.depot.refusals import KEYS
-from petctl.errors import NoSuchPlace, NotFound, Refused, UsageError
+from petctl.errors import NoSuchPlace, Refused, UsageError
 from petctl.store.credentials import Surroundings, base_url, find_access, resolve
 from petctl.store.location import Location, parse_location
 
@@ -86,15 +87,9 @@ def grant_of(pinned: Mapping[str, Any], surroundings: Surroundings, write: bool,
 
 def keys_of(home: Path) -> Surroundings:
     """Where keys are looked for, without the configuration: what that said is pinned."""
-    from petctl.clusters.local.secrets import secret_values
+    from petctl.clusters.local.secrets import secret_value
 
-    def secret(name: str) -> str:
-        try:
-            return secret_values(home, {name: name})[name]
-        except NotFound:
-            return ""
-
-    return Surroundings(os.environ, {}, secret)
+    return Surroundings(os.environ, {}, partial(secret_value, home))
 
 
 def _root(location: Location) -> Location:

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 from petctl.clusters.config import store_settings
-from petctl.clusters.local.secrets import secret_values
-from petctl.errors import NotFound
+from petctl.clusters.local.secrets import secret_value
 from petctl.store.credentials import Surroundings
 
 
 def surroundings(home: Path) -> Surroundings:
     """For `petctl.store`, which knows neither configuration nor secrets."""
-
-    def secret(name: str) -> str:
-        try:
-            return secret_values(home, {name: name})[name]
-        except NotFound:
-            return ""
-
-    return Surroundings(os.environ, store_settings(), secret, home / "uploads")
+    return Surroundings(os.environ, store_settings(), partial(secret_value, home), home / "uploads")
 
 
 def fetch_from_store(home: Path, location: str, target: Path) -> None:

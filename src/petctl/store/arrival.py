@@ -119,7 +119,7 @@ class FileSink:
         lines = Path(self._done).read_text(encoding="ascii", errors="replace").splitlines(keepends=True)
         if not lines or lines[0] != header:
             for descriptor in (self._record, self._data):
-                # Not without need: ext4 writes out, as it is closed, all of a file that was ever cut to nothing.
+                # Not without need: a file that was cut to nothing may be written out as it is closed.
                 if os.fstat(descriptor).st_size:
                     os.ftruncate(descriptor, 0)
             os.write(self._record, header.encode())

@@ -7,7 +7,6 @@ seconds; other refusals become sentences at once (`failures.py`). Every body car
 from __future__ import annotations
 
 import random
-import re
 import socket
 import ssl
 import time
@@ -16,10 +15,11 @@ from datetime import datetime, timezone
 from typing import Callable, Iterator, Mapping, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from petctl.depot.refusals import PASSING
 from petctl.depot.signing import AwsKey, shared_key, sigv4_headers
 from petctl.errors import Damaged, PetctlError, StoreError
 from petctl.store.body import Body, Held, own_buffer
-from petctl.store.credentials import Access
+from petctl.store.credentials import Access, base_url
 from petctl.store.failures import refusal, unreachable
 from petctl.store.location import Location
 from petctl.store.sums import MD5, base64_text
@@ -28,8 +28,6 @@ from petctl.store.wire import Head, Wire
 PATIENCE = 60.0
 ANSWER_WITHIN = 60.0
 AZURE_VERSION = "2021-12-02"
-_PASSING = {408, 429, 500, 502, 503, 504}
-_DOTTED_BUCKET = re.compile(r"[^a-z0-9-]")
 _CHECKSUMS = ("content-md5", "x-amz-checksum-crc32")
 _NOTHING = Held(b"")
 
@@ -197,7 +195,7 @@ class _Attempts:
     def refused(self, answer: Answer, path: str) -> None:
         """Raises the refusal, or returns after a pause when another attempt may help."""
         problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), self._rest._location.below(path))
-        if answer.status not in _PASSING:
+        if answer.status not in PASSING:
             raise problem
         self._wait(problem)
 
@@ -216,15 +214,6 @@ def probe(location: Location, endpoint: str) -> None:
         socket.create_connection((parts.hostname or "", port), timeout=10).close()
     except (OSError, ValueError) as error:
         raise unreachable(location, _reason(error), f"{parts.scheme}://{parts.netloc}") from None
-
-
-def base_url(location: Location, access: Access) -> str:
-    """The URL of the bucket or container."""
-    if access.kind == "s3" and not access.endpoint:
-        if _DOTTED_BUCKET.search(location.bucket):  # TLS certificates cover one name below the region's
-            return f"https://s3.{access.region}.amazonaws.com/{location.bucket}"
-        return f"https://{location.bucket}.s3.{access.region}.amazonaws.com"
-    return f"{access.endpoint}/{location.bucket}"
 
 
 def _reason(error: BaseException) -> str:

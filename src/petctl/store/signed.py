@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from petctl.errors import NoSuchPlace, Refused
 from petctl.store.body import Body, Held
 from petctl.store.bucket import PLAIN_MD5, Bucket
-from petctl.store.credentials import Access, Surroundings, find_access
+from petctl.store.credentials import Access, Surroundings, base_url, find_access
 from petctl.store.location import Location
 from petctl.store.paging import page_children, page_entries
 from petctl.store.parts import (
@@ -30,7 +30,7 @@ from petctl.store.parts import (
     put_whole,
 )
 from petctl.store.place import Entry, Sink
-from petctl.store.rest import Rest, base_url, probe
+from petctl.store.rest import Rest, probe
 from petctl.store.sums import Known, Sum, parse_crc32
 
 _PARTS_MD5 = re.compile(r"[0-9a-f]{32}-\d+")

@@ -235,6 +235,11 @@ def test_a_disk_that_really_fills_up(scene: Scene, tmp_path: Path) -> None:
     assert PART_SUFFIX not in files_
 
 
+def test_an_index_that_cannot_be_written_on_is_a_full_disk() -> None:
+    with pytest.raises(NoRoom):
+        Index("/dev/full").note("a", Known(1, 2, "tag"))
+
+
 def test_a_disk_without_room_is_told_before_anything_is_fetched(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.write(a="12345")
     monkeypatch.setattr(Cache, "_free", lambda self: 3)

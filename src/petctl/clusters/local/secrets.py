@@ -26,6 +26,11 @@ def secret_values(home: Path, references: Mapping[str, str]) -> Dict[str, str]:
     return {variable: known[name] for variable, name in references.items()}
 
 
+def secret_value(home: Path, name: str) -> str:
+    """The value of one secret; nothing where there is none of that name."""
+    return _read(home).get(name, "")
+
+
 def set_secret(home: Path, name: str, value: str) -> None:
     """Keeps a value under a name, in place of an older one."""
     with _locked(home):
