@@ -83,9 +83,12 @@ class AgentLink:
             )
         except (OSError, ValueError) as error:
             raise Unreachable(f"no coordinator at {where}: {_reason(error)}") from None
+        peer = transport.get_extra_info("peername")
+        if peer is None:  # whoever listened there died before the connection could be looked at
+            raise Unreachable(f"the coordinator at {where} closed the connection")
         encrypted = transport.get_extra_info("ssl_object")
         presented = encrypted.getpeercert(binary_form=True) if encrypted is not None else None
-        _check_end(join, presented, transport.get_extra_info("peername"))
+        _check_end(join, presented, peer)
         proof = PeerProof(join.token, self._role, join.pin or PLAIN)
         wire.send(encode_frame(proof.hello(await wire.receive())))
         return proof.welcome(await wire.receive())

@@ -242,3 +242,19 @@ def test_the_command_line_does_not_pay_for_asyncio_or_ssl(tmp_path):
     )
     run = subprocess.run([sys.executable, "-c", program, tmp_path / "j"], capture_output=True, text=True, timeout=30)
     assert run.stdout.split() == ["Unreachable", "False", "False"], run.stderr
+
+
+@in_loop
+async def test_a_coordinator_that_dies_while_a_node_connects_is_unreachable_like_a_dead_one(monkeypatch):
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    loop = asyncio.get_running_loop()
+    connect = loop.sock_connect
+
+    async def die_when_connected(sock, address):
+        await connect(sock, address)
+        listening.close()  # nobody had accepted it: the kernel resets it before anybody looks at it
+
+    monkeypatch.setattr(loop, "sock_connect", die_when_connected)
+    with pytest.raises(Unreachable, match="closed the connection"):
+        await AgentLink(JoinFile("job", TOKEN, "", {"address": f"127.0.0.1:{port}"})).connect()
