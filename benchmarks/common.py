@@ -22,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = Path(__file__).resolve().parent / "programs"
+# Whatever is measured may keep its compiled modules, as on any machine that nobody has told otherwise.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 class Missed(Exception):

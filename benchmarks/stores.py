@@ -67,6 +67,11 @@ class Stage:
         """The most memory that a program has had in any of its runs, in MB."""
         return self.most.get(program, 0)
 
+    def note_memory(self, other: Stage) -> None:
+        """Counts what programs needed at another one as needed here."""
+        for program, used in other.most.items():
+            self.most[program] = max(self.most.get(program, 0), used)
+
     def sas_url(self, path: str) -> str:
         """What azcopy wants."""
         now = datetime.now(timezone.utc)
@@ -75,12 +80,13 @@ class Stage:
 
 
 @contextmanager
-def stage(kind: str) -> Iterator[Stage]:
-    """SeaweedFS for s3, Azurite for az; gone at the end."""
-    with TemporaryDirectory(prefix="petctl-bench-") as name:
+def stage(kind: str, in_memory: bool = False) -> Iterator[Stage]:
+    """SeaweedFS for s3, Azurite for az; gone at the end. In memory where a disk's own pace would be all one sees."""
+    memory = Path("/dev/shm")
+    with TemporaryDirectory(prefix="petctl-bench-", dir=memory if in_memory and memory.is_dir() else None) as name:
         folder = Path(name)
         (folder / "server").mkdir()
-        server = SeaweedFS(folder / "server") if kind == "s3" else Azurite(folder / "server")
+        server = SeaweedFS(folder / "server") if kind == "s3" else Azurite(folder / "server", in_memory)
         server.start()
         try:
             root = server.make(BUCKET)

@@ -103,10 +103,3 @@ class Exchange:
         connection = self._threads.__dict__.pop(netloc, None)
         if connection is not None:
             connection.close()
-
-
-def reason(error: BaseException) -> str:
-    """Why a connection failed, in a few words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__

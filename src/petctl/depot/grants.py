@@ -19,8 +19,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlencode
 from xml.etree import ElementTree
 
-from petctl.depot.exchange import Exchange, reason
-from petctl.depot.refusals import PASSING, refusal, unreachable
+from petctl.depot.exchange import Exchange
+from petctl.depot.refusals import PASSING, reason, refusal, unreachable
 from petctl.depot.signing import AwsKey, blob_sas, sigv4_url
 from petctl.errors import PetctlError, ProtocolError, Refused, StoreError
 

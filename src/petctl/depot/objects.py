@@ -1,7 +1,7 @@
 """A grant that is a prefix of a bucket or container: its objects, over URLs that the coordinator signs.
 
 An object appears when it is complete, checked by the store against its MD5. A store that is away, busy, or cuts
-connections is asked again for `PATIENCE` seconds; a URL that is refused is signed anew once, since it may have expired.
+connections is asked again for a while; a URL that is refused is signed anew once, since it may have expired.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from petctl.depot.exchange import Answer, Exchange, reason
+from petctl.depot.exchange import Answer, Exchange
 from petctl.depot.grants import LIFE, REQUESTS, check_path, parse_xml
 from petctl.depot.pieces import CHECKSUM, PART_SIZE, Body, Held, Incoming, Slice, checksum_of_parts
 from petctl.depot.place import Entry
-from petctl.depot.refusals import PASSING, refusal, unreachable
+from petctl.depot.refusals import PASSING, reason, refusal, unreachable
 from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, StoreError
 
 PATIENCE = 60.0  # seconds that a store may be away
@@ -35,8 +35,17 @@ Ask = Callable[[str, Dict[str, Any]], Any]
 class Objects:
     """The objects of one grant."""
 
-    def __init__(self, ask: Ask, grant: str, about: Mapping[str, Any], exchange: Exchange, given_up: threading.Event):
+    def __init__(
+        self,
+        ask: Ask,
+        grant: str,
+        about: Mapping[str, Any],
+        exchange: Exchange,
+        given_up: threading.Event,
+        patience: float = PATIENCE,
+    ) -> None:
         self._ask, self._grant, self._exchange, self._given_up = ask, grant, exchange, given_up
+        self._patience = patience
         self._kind, self._root = str(about["kind"]), str(about["root"])
         self._prefix = str(about["prefix"])
         self._ahead: Dict[Tuple[str, str], Tuple[str, float]] = {}  # method, path -> URL, until when
@@ -164,7 +173,7 @@ class Objects:
         progress: Callable[[], int] = lambda: 0,
     ) -> Answer:
         """A good answer, however often it takes within the patience; progress renews that."""
-        end, pause, anew, reached = time.monotonic() + PATIENCE, 0.1, False, progress()
+        end, pause, anew, reached = time.monotonic() + self._patience, 0.1, False, progress()
         url = self._url(method, path, query)
         while True:
             problem: PetctlError
@@ -185,7 +194,7 @@ class Objects:
                 if answer.status not in PASSING:
                     raise problem
             if progress() > reached:
-                reached, pause, end = progress(), 0.1, time.monotonic() + PATIENCE
+                reached, pause, end = progress(), 0.1, time.monotonic() + self._patience
             if time.monotonic() + pause > end:
                 raise problem
             if self._given_up.wait(pause):  # nobody could announce the store's return

@@ -70,3 +70,10 @@ def unreachable(root: str, reason: str, endpoint: str = "") -> StoreUnreachable:
     """Nobody answers."""
     at = f" at {endpoint}" if endpoint else ""
     return StoreUnreachable(f"{root}: no answer{at} ({reason}); is the endpoint right and the network up?")
+
+
+def reason(error: BaseException) -> str:
+    """Why a connection failed, in a few words."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -44,7 +44,7 @@ class Bucket:
         return True
 
     def check_may_look(self) -> None:
-        """Raises Refused where one may not."""
+        pass
 
     def entries(self, path: str) -> Iterator[Entry]:
         import obstore
@@ -71,6 +71,9 @@ class Bucket:
                 last = meta["path"]
                 if last.startswith(begin) and last != path:
                     yield _entry(meta, last[len(begin) :])
+
+    def own_entries(self, path: str) -> Iterator[Entry]:
+        return self.entries(path)
 
     def children(self, path: str) -> Iterator[Entry]:
         import obstore
@@ -109,11 +112,10 @@ class Bucket:
 
     def check_whole(self, entry: Entry, body: Body, known: str) -> None:
         """Raises Damaged where a small object is not what the store says of it."""
-        where = self.location.below(entry.path)
         if body.length != entry.size:
-            raise Damaged(f"{where} was changed while it was read; run the command again")
+            raise Damaged(f"{self.location.below(entry.path)} was changed while it was read; run the command again")
         if PLAIN_MD5.fullmatch(known) and body.sums(MD5).md5.hex() != known and not self.encrypted(entry.path):
-            raise Damaged(f"{where}: what arrived does not fit its checksum {known}")
+            raise Damaged(f"{self.location.below(entry.path)}: what arrived does not fit its checksum {known}")
 
     def slice(self, entry: Entry, offset: int, length: int) -> Body:
         pieces = self.stream(entry, offset, length)
@@ -149,6 +151,9 @@ class Bucket:
             yield memoryview(data)
 
     def close(self, entry: Entry) -> None:
+        pass
+
+    def tidy(self, path: str) -> None:
         pass
 
     def known(self, entry: Entry) -> Known:

@@ -30,7 +30,6 @@ class Folder:
         yield from self._below(path, "", ())
 
     def own_entries(self, path: str) -> Iterator[Entry]:
-        """The same without what lies behind links to folders: what may be removed."""
         yield from self._below(path, "", None)
 
     def children(self, path: str) -> Iterator[Entry]:
@@ -132,8 +131,10 @@ class Folder:
             raise explained(error, path) from None
 
     def tidy(self, path: str) -> None:
-        """Removes the record of an arrival that was killed between the file's renaming and the record's end."""
-        forget(path + DONE)
+        forget(path + DONE)  # it was killed between the file's renaming and the record's end
+
+    def check_may_look(self) -> None:
+        pass
 
     def remove(self, paths: Sequence[str]) -> None:
         for path in paths:

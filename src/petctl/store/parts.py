@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping, Protocol, Sequence
 from xml.etree import ElementTree
-from xml.sax.saxutils import escape
 
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
 from petctl.store.body import Body, Held
@@ -146,7 +145,7 @@ class S3Parts:
 
     def finish(self, upload: Upload, sums: Sequence[Sum]) -> None:
         items = "".join(
-            f"<Part><PartNumber>{number + 1}</PartNumber><ETag>{escape(upload.tags[number])}</ETag></Part>"
+            f"<Part><PartNumber>{number + 1}</PartNumber><ETag>{_as_text(upload.tags[number])}</ETag></Part>"
             for number in range(len(sums))
         )
         text = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>"
@@ -242,15 +241,14 @@ class AzureParts:
         self._records.forget(upload.path)  # then its blocks are compared before they count
 
 
-def put_whole(rest: Rest, kind: str, path: str, body: Body) -> None:
-    """A small object in one request, checked by the store on arrival."""
+def whole_headers(kind: str, body: Body) -> dict[str, str]:
+    """What is sent with a small object, for the store to check on arrival and to keep."""
     known = body.sums(MD5)
     if kind == "az":
         headers = {"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM_NAME}": known.md5.hex()}
     else:
         headers = {f"x-amz-meta-{CHECKSUM_NAME}": known.md5.hex()}
-    headers.update(checksum_header(known), **{"content-type": "application/octet-stream"})
-    rest.call("PUT", path, None, headers, body)
+    return {**headers, **checksum_header(known), "content-type": "application/octet-stream"}
 
 
 def checksum_header(known: Sum) -> dict[str, str]:
@@ -268,3 +266,8 @@ def xml_answer(data: bytes) -> ElementTree.Element:
     """A store's answer without its namespaces."""
     text = re.sub(rb'\sxmlns="[^"]*"', b"", data, count=1).lstrip(b"\xef\xbb\xbf")
     return ElementTree.fromstring(text)
+
+
+def _as_text(value: str) -> str:
+    """For XML. The standard library's way brings its whole web client along."""
+    return value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

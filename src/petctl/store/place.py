@@ -69,6 +69,10 @@ class Place(Protocol):
         """Everything below a folder, as a stream, paths relative to it."""
         ...
 
+    def own_entries(self, path: str) -> Iterator[Entry]:
+        """The same, but never through a link to a folder: what lies behind it belongs to somebody else."""
+        ...
+
     def children(self, path: str) -> Iterator[Entry]:
         """What is directly in a folder, as a stream, paths relative to it."""
         ...
@@ -95,6 +99,14 @@ class Place(Protocol):
 
     def close(self, entry: Entry) -> None:
         """No more of it is wanted."""
+        ...
+
+    def tidy(self, path: str) -> None:
+        """Removes what a large file that is complete may have beside it since an earlier run was killed."""
+        ...
+
+    def check_may_look(self) -> None:
+        """Raises Refused where the keys do not permit to ask what is there."""
         ...
 
     def known(self, entry: Entry) -> Known:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Iterator
 
 from petctl.errors import NoSuchPlace, StoreError, UsageError
-from petctl.store.bucket import Bucket
 from petctl.store.credentials import Surroundings, resolve
 from petctl.store.folder import Folder
 from petctl.store.index import Index
@@ -71,8 +70,7 @@ def open_end(location: Location, surroundings: Surroundings) -> End:
 def open_source(location: Location, surroundings: Surroundings) -> End:
     """The same for what must be there."""
     end = open_end(location, surroundings)
-    if isinstance(end.place, Bucket):
-        end.place.check_may_look()
+    end.place.check_may_look()
     if end.entry is None and not end.folder:
         raise NoSuchPlace(f"{location} does not exist: there is no file of that name, and nothing below it")
     return end
@@ -143,9 +141,7 @@ def already_there(pair: Pair, source: Place, target: Place, checksum: bool = Fal
 def superfluous(source: End, target: End) -> Index:
     """What the target has and the source has not."""
     wanted = Index().take(_files(source))
-    # Never through a link to a folder: what lies behind it belongs to somebody else.
-    place = target.place
-    there = place.own_entries(target.path) if isinstance(place, Folder) else place.entries(target.path)
+    there = target.place.own_entries(target.path)
     extra = (entry for entry in there if not _stands_for_folder(entry) and wanted.get(entry.path) is None)
     try:
         return Index().take(extra)

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import Callable, Iterator, Mapping, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from petctl.depot.refusals import PASSING
+from petctl.depot.refusals import PASSING, reason
 from petctl.depot.signing import AwsKey, shared_key, sigv4_headers
 from petctl.errors import Damaged, PetctlError, StoreError
 from petctl.store.body import Body, Held, own_buffer
@@ -23,7 +23,7 @@ from petctl.store.credentials import Access, base_url
 from petctl.store.failures import refusal, unreachable
 from petctl.store.location import Location
 from petctl.store.sums import MD5, base64_text
-from petctl.store.wire import Head, Wire
+from petctl.store.wire import Head, Wire, dial
 
 PATIENCE = 60.0
 ANSWER_WITHIN = 60.0
@@ -110,6 +110,20 @@ class Rest:
                 finally:
                     self._keep(wire)
 
+    def dial(self) -> socket.socket:
+        """A new connection."""
+        return dial(*self._address, ANSWER_WITHIN, self._tls)
+
+    def request(self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str]) -> bytes:
+        """A signed request, without its body."""
+        url = self._base + "/" + quote(path, safe="/-_.~") if path else self._base
+        if query:
+            url += "?" + urlencode(query, quote_via=quote)
+        url, signed = self._signed(method, path, url, headers)
+        target = url[url.index("/", 8) :]
+        lines = "".join(f"{name}: {value}\r\n" for name, value in signed.items())
+        return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+
     def _answered(self, wire: Wire, head: Head) -> Answer:
         try:
             return Answer(head, wire.read())
@@ -125,18 +139,12 @@ class Rest:
     def _asked(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Body
     ) -> tuple[Wire, Head]:
-        url = self._base + "/" + quote(path, safe="/-_.~") if path else self._base
-        if query:
-            url += "?" + urlencode(query, quote_via=quote)
-        url, signed = self._signed(method, path, url, headers)
-        target = url[url.index("/", 8) :]
-        lines = "".join(f"{name}: {value}\r\n" for name, value in signed.items())
-        head = f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+        head = self.request(method, path, query, headers)
         while True:
             try:
                 wire = self._idle.pop()
             except IndexError:
-                wire = Wire(*self._address, ANSWER_WITHIN, self._tls)
+                wire = Wire(self.dial(), ANSWER_WITHIN)
             kept = wire.used
             try:
                 return wire, wire.ask(head, body, method != "HEAD")
@@ -217,8 +225,4 @@ def probe(location: Location, endpoint: str) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, (BlockingIOError, TimeoutError)):
-        return "it did not answer in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
+    return "it did not answer in time" if isinstance(error, (BlockingIOError, TimeoutError)) else reason(error)

@@ -16,10 +16,10 @@ from petctl.errors import Damaged, NoRoom, PetctlError, Refused, StoreError, Sto
 from petctl.store.bucket import Bucket
 from petctl.store.crew import IN_FLIGHT, Crew
 from petctl.store.failures import NoSuchBucket
-from petctl.store.folder import Folder
 from petctl.store.parts import PART
 from petctl.store.place import PartSink, Place, Sink, StreamSink
 from petctl.store.plan import End, Pair, already_there, check_apart, pairs
+from petctl.store.quick import Quick
 from petctl.store.sums import MD5, Known, Sum
 
 SHOWN_FAILURES = 10
@@ -65,6 +65,7 @@ class _Transfer:
         self._source, self._target, self._tally = source, target, tally
         self._checksum, self._dry_run = checksum, dry_run
         self._crew = Crew(self._failed)
+        self._quick = Quick(source, target, self._arrived, self._failed, self._small)
 
     def run(self, source: End, target: End) -> None:
         tally = self._tally
@@ -73,15 +74,19 @@ class _Transfer:
                 with tally.lock:
                     tally.found += 1
                     tally.found_bytes += pair.source.size
-                if pair.source.size <= PART:
-                    self._crew.hand(pair.source.size, partial(self._guarded, pair, self._small))
-                else:
+                if pair.source.size > PART:
+                    self._quick.settle()  # nobody looks at its answers while a large file is handed in
                     self._large(pair)
+                elif self._dry_run or not self._quick.take(pair):
+                    self._small(pair)
             tally.all_found = True
+            self._quick.settle()
             self._crew.finish()
         except BaseException as error:
             self._crew.stop(error)
             raise
+        finally:
+            self._quick.close()
         if tally.failed:
             more = tally.failed - len(tally.failures)
             shown = "".join(f"\n  {line}" for line in tally.failures) + (f"\n  and {more} more" if more else "")
@@ -89,26 +94,26 @@ class _Transfer:
                 f"{tally.failed} of {tally.found} files failed; run the same command again for these:{shown}"
             )
 
-    def _guarded(self, pair: Pair, work: Callable[[Pair], None]) -> None:
+    def _small(self, pair: Pair) -> None:
+        self._crew.hand(pair.source.size, partial(self._move, pair))
+
+    def _move(self, pair: Pair) -> None:
         if not self._skipped(pair):
-            work(pair)
+            self._target.put(pair.target, self._source.whole(pair.source), pair.source)
+            self._arrived(pair)
 
     def _skipped(self, pair: Pair) -> bool:
         reason = already_there(pair, self._source, self._target, self._checksum)
         if reason:
-            if pair.source.size > PART and isinstance(self._target, Folder) and not self._dry_run:
+            if pair.source.size > PART and not self._dry_run:
                 self._target.tidy(pair.target)
             with self._tally.lock:
                 self._tally.skipped += 1
                 self._tally.skipped_bytes += pair.source.size
             self._tally.tell(pair.relative, f"skipped: {reason}")
         elif self._dry_run:
-            self._arrived(pair, pair.source.size)
+            self._arrived(pair)
         return bool(reason) or self._dry_run
-
-    def _small(self, pair: Pair) -> None:
-        self._target.put(pair.target, self._source.whole(pair.source), pair.source)
-        self._arrived(pair, pair.source.size)
 
     def _large(self, pair: Pair) -> None:
         """Hands in the parts of one large file, from the thread that plans: its parts keep all workers busy."""
@@ -138,12 +143,12 @@ class _Transfer:
         self._target.put_stream(pair.target, slices)
         self._source.close(pair.source)
         self._source.check_unchanged(pair.source)
-        self._arrived(pair, pair.source.size)
+        self._arrived(pair)
 
-    def _arrived(self, pair: Pair, count: int) -> None:
+    def _arrived(self, pair: Pair, by_parts: bool = False) -> None:
         with self._tally.lock:
             self._tally.files += 1
-            self._tally.bytes += count
+            self._tally.bytes += 0 if by_parts else pair.source.size  # those of parts are counted as they come
         self._tally.tell(pair.relative, "would be copied" if self._dry_run else "copied")
 
     def _failed(self, error: Exception) -> bool:
@@ -265,4 +270,4 @@ class _Large:
             self._sink.finish(self._sums)
         finally:
             self._sink.leave()
-        self._owner._arrived(self._pair, 0)
+        self._owner._arrived(self._pair, by_parts=True)

@@ -10,17 +10,13 @@ import re
 import socket
 import ssl
 import struct
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Mapping
 
 from petctl.store.body import Body
 
 _ROOM = 1 << 16
 _LONGEST_HEAD = 1 << 18
-_LINE = {
-    name: re.compile(rf"\r\n{name}:[ \t]*([^\r]*?)[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
-    for name in ("content-length", "transfer-encoding", "connection")
-}
 
 
 class Head:
@@ -41,26 +37,34 @@ class Head:
 
     def get(self, name: str) -> str:
         """One of them, or nothing, without a look at the others."""
-        found = _LINE[name].search(self._text)
+        found = _line(name).search(self._text)
         return found[1] if found else ""
+
+
+@cache
+def _line(name: str) -> re.Pattern[str]:
+    return re.compile(rf"\r\n{name}:[ \t]*([^\r]*?)[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
 
 
 class Cut(ConnectionError):
     """The connection ended before the answer did."""
 
 
+def dial(host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> socket.socket:
+    """Connects, within so many seconds."""
+    connection = socket.create_connection((host, port), timeout=timeout)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection if tls is None else tls.wrap_socket(connection, server_hostname=host)
+
+
 class Wire:
     """A connection, for one request after the other."""
 
-    def __init__(self, host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None) -> None:
-        """Connects; `timeout` seconds without a byte end it."""
+    def __init__(self, connection: socket.socket, timeout: float) -> None:
+        """`timeout` seconds without a byte end it."""
         self.used = False
-        connection = socket.create_connection((host, port), timeout=timeout)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._wait_all = 0
-        if tls is not None:
-            connection = tls.wrap_socket(connection, server_hostname=host)
-        else:
+        if not isinstance(connection, ssl.SSLSocket):
             # The kernel keeps the time: a socket that waits inside a call costs half as many calls.
             connection.settimeout(None)
             limit = struct.pack("ll", int(timeout), 0)

@@ -155,7 +155,8 @@ class Azurite(Server):
 
     ending = signal.SIGTERM  # only then does it write down which containers there are
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, in_memory: bool = False) -> None:
+        """In memory it does not write all it knows of all blobs anew every few seconds."""
         found = subprocess.run([ROOT / "tools" / "azurite"], capture_output=True, text=True)
         if found.returncode:
             raise Missing(found.stderr.strip().splitlines()[-1] if found.stderr.strip() else "azurite is missing")
@@ -164,7 +165,8 @@ class Azurite(Server):
             raise Missing("node is missing")
         (port,) = free_ports(1)
         words = [node, found.stdout.strip(), "--blobHost", "127.0.0.1", "--blobPort", str(port)]
-        words += ["--location", str(folder), "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+        words += ["--inMemoryPersistence"] if in_memory else ["--location", str(folder)]
+        words += ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
         super().__init__(words, folder, port)
 
     def client(self) -> Any:

@@ -31,3 +31,9 @@ def test_locations_are_understood_without_obstore() -> None:
     modules = modules_after("from petctl.store.location import parse_location\nparse_location('s3://bucket/x')")
     assert "petctl.store.location" in modules
     assert "obstore" not in modules
+
+
+def test_a_bucket_is_opened_without_the_standard_librarys_web_client() -> None:
+    modules = modules_after("from petctl.store.signed import open_bucket\nfrom petctl.store.transfer import transfer")
+    assert "petctl.store.rest" in modules
+    assert not modules & {"http.client", "urllib.request", "obstore", "asyncio"}

@@ -12,7 +12,7 @@ import pytest
 
 from petctl.clusters.certificate import make_certificate
 from petctl.store.body import FileSlice, Held
-from petctl.store.wire import Cut, Wire
+from petctl.store.wire import Cut, Wire, dial
 
 BODY = bytes(range(256)) * 40
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"
@@ -51,7 +51,7 @@ class Server:
         thread = threading.Thread(target=serve)
         thread.start()
         self._threads.append(thread)
-        return Wire("127.0.0.1", self._listener.getsockname()[1], 10, self._trusted)
+        return Wire(dial("127.0.0.1", self._listener.getsockname()[1], 10, self._trusted), 10)
 
     def close(self) -> None:
         self._listener.close()
@@ -141,7 +141,7 @@ def test_a_slice_of_a_file_is_sent_as_it_is(server: Server, tmp_path: Path) -> N
 
 def test_silence_ends() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
-    wire = Wire("127.0.0.1", listener.getsockname()[1], 1)
+    wire = Wire(dial("127.0.0.1", listener.getsockname()[1], 1), 1)
     with pytest.raises(BlockingIOError):
         wire.ask(HEAD, Held(b""))
     wire.close()
