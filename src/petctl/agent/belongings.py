@@ -92,7 +92,7 @@ class Belongings:
             self._folders = folders.Folders(
                 task, join, arranged, cache, self._folders_arrived, self._folders_come, remark
             )
-        self._code = CodeSource(task.code, join, state, self._code_arrived, links)
+        self._code = CodeSource(task.code, join, state, self._code_arrived, remark, links)
 
     def _folders_come(self, sentence: str) -> None:
         self._fetching = sentence

@@ -1,25 +1,32 @@
 """Brings a job's code to this node, in a thread of its own: the agent's heartbeats do not wait for a disk.
 
 On the machine where the job was submitted the archive is a file, and all nodes share one unpacked copy. Anywhere else
-it comes from the coordinator, through a second connection that proves itself like the first.
+it comes from the job's store; where there is none, or it fails, from the coordinator, through a second connection that
+proves itself like the first.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import tempfile
 import threading
 import time
-from typing import BinaryIO, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, BinaryIO, Callable, Dict, Mapping, Optional
 
 from petctl.agent.code import provide
 from petctl.agent.task import Code
-from petctl.errors import GivenUp, PetctlError, ProtocolError, Unreachable
+from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, Unreachable
 from petctl.rendezvous.client import ControlLink
 from petctl.rendezvous.joinfile import JoinFile
 
+if TYPE_CHECKING:
+    from petctl.depot.files import Depot, Entry
+
+STORED = "code.tar.gz"  # its name in the store, below what is signed for
+STORE_PATIENCE = 10.0  # seconds that a store may be away; the coordinator has the same
 CALL = "code"
 PART = 512 << 10  # bytes per answer; as text it is a third more, well below the limit of a frame
 PATIENCE = 60.0  # seconds without any answer
@@ -35,13 +42,21 @@ class CodeSource:
         join: JoinFile,
         state_dir: str,
         then: Callable[[str, str], None],
+        remark: Callable[[str], None],
         folders: Optional[Mapping[str, str]] = None,
     ) -> None:
         """`folders`: where mapped folders are on this machine, by their path in the code."""
-        self._code, self._join, self._state, self._then = code, join, state_dir, then
+        self._code, self._join, self._state, self._then, self._remark = code, join, state_dir, then, remark
         self._folders = dict(folders or {})
         self._loop = asyncio.get_running_loop()
         self._given_up = threading.Event()
+        self._depot: Optional[Depot] = None
+        if code.grant:
+            # Not in the thread: what Python 3.9 imports from an archive, other threads see before it is complete.
+            from petctl.depot.files import CoordinatorLine, Depot
+
+            line = CoordinatorLine(join, self._given_up)
+            self._depot, self._hang_up = Depot(line.ask, self._given_up, STORE_PATIENCE), line.close
         threading.Thread(target=self._work, name="petctl-code", daemon=True).start()
 
     def give_up(self) -> None:
@@ -49,27 +64,54 @@ class CodeSource:
         self._given_up.set()
 
     def _work(self) -> None:
-        code, directory, why = self._code, "", ""
+        directory, why = "", ""
         try:
-            if code.archive and os.access(code.archive, os.R_OK):
-                directory = code.directory
-                provide(directory, code.id, self._from_file, {**code.links, **self._folders}, self._given_up.is_set)
-            else:
-                directory = os.path.join(self._state, "code", code.id[:16])
-                provide(directory, code.id, self._from_coordinator, self._folders, self._given_up.is_set)
+            directory = os.path.join(self._provided(), self._code.inside)
         except GivenUp:
             return
         except PetctlError as error:
-            directory, why = "", str(error)
+            why = str(error)
         except Exception as error:
-            directory, why = "", f"cannot unpack the code: {error!r}"
-        try:
-            self._loop.call_soon_threadsafe(self._then, os.path.join(directory, code.inside) if directory else "", why)
-        except RuntimeError:
-            pass  # the node has ended meanwhile
+            why = f"cannot unpack the code: {error!r}"
+        self._tell(lambda: self._then(directory, why))
+
+    def _provided(self) -> str:
+        """Where the code is unpacked, by now."""
+        code, given_up = self._code, self._given_up.is_set
+        if code.archive and os.access(code.archive, os.R_OK):
+            provide(code.directory, code.id, self._from_file, {**code.links, **self._folders}, given_up)
+            return code.directory
+        directory = os.path.join(self._state, "code", code.id[:16])
+        if self._depot is not None:
+            try:
+                provide(directory, code.id, lambda: self._from_store(directory + ".archive"), self._folders, given_up)
+                return directory
+            except PetctlError as error:
+                why = str(error)
+                self._tell(lambda: self._remark(f"the code comes from the coordinator, not from the store: {why}"))
+        provide(directory, code.id, self._from_coordinator, self._folders, given_up)
+        return directory
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the node has ended meanwhile
+            self._loop.call_soon_threadsafe(call)
 
     def _from_file(self) -> BinaryIO:
         return open(self._code.archive, "rb")
+
+    def _from_store(self, path: str) -> BinaryIO:
+        """The archive, whole, in a file that has no name any more."""
+        assert self._depot is not None
+        try:
+            stored = find_stored(self._depot, self._code.grant)
+            if stored is None:
+                raise NoSuchPlace("the store does not have it")
+            self._depot.fetch(self._code.grant, stored, path)
+            return open(path, "rb")
+        finally:
+            self._hang_up()
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def _from_coordinator(self) -> BinaryIO:
         """The archive, whole, in a file without a name. A coordinator that is replaced meanwhile has the same one."""
@@ -103,6 +145,11 @@ class CodeSource:
         if not part and file.tell() < size:
             raise ProtocolError("the coordinator's archive of the code is shorter than it says")
         return file.tell() < size
+
+
+def find_stored(depot: Depot, grant: str) -> Optional[Entry]:
+    """The archive in the store, if that has it."""
+    return next((entry for entry in depot.entries(grant) if entry.path == STORED), None)
 
 
 def serve(archive: str, offset: int, size: int) -> Dict[str, object]:

@@ -15,6 +15,7 @@ import time
 from typing import Iterator, List, NamedTuple, Tuple
 
 from petctl.agent.alone import alone
+from petctl.agent.amounts import amount
 from petctl.agent.foldercopy import Copy
 from petctl.errors import NoRoom
 
@@ -49,7 +50,7 @@ class Cache:
         `missing`, have room; NoRoom, with its sentence, when that is not enough. The caller holds the lock of `own`."""
         if need > self.limit:
             raise NoRoom(
-                f"{what} holds {_shown(need)}, and all copies on this machine together may have {_shown(self.limit)}; "
+                f"{what} holds {amount(need)}, and all copies on this machine together may have {amount(self.limit)}; "
                 "raise `cache:` in petctl.yaml, or let the job have only a part: --folder NAME/PART"
             )
         with self._alone():
@@ -63,14 +64,14 @@ class Cache:
                     taken -= state.size
             if taken + need > self.limit:
                 raise NoRoom(
-                    f"{what} holds {_shown(need)}; copies on this machine may have {_shown(self.limit)}, and "
-                    f"{_shown(taken)} of that are used by other jobs or not sent yet. Wait for those jobs, or raise "
+                    f"{what} holds {amount(need)}; copies on this machine may have {amount(self.limit)}, and "
+                    f"{amount(taken)} of that are used by other jobs or not sent yet. Wait for those jobs, or raise "
                     "`cache:` in petctl.yaml"
                 )
             if self._free() < missing:
                 raise NoRoom(
-                    f"{_shown(missing)} of {what} are to be fetched, and the disk of {self.root} has only "
-                    f"{_shown(self._free())} left; make room there"
+                    f"{amount(missing)} of {what} are to be fetched, and the disk of {self.root} has only "
+                    f"{amount(self._free())} left; make room there"
                 )
             own.say_about(bytes=need)
 
@@ -148,11 +149,3 @@ def _can_lock(path: str) -> bool:
         return False
     finally:
         os.close(descriptor)
-
-
-def _shown(size: float) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024
-    return f"{size:.4g} GiB"

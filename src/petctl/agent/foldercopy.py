@@ -72,10 +72,7 @@ class Index:
             self._write_anew()
 
     def _write_anew(self) -> None:
-        draft = f"{self._path}.new"
-        with open(draft, "wb") as file:
-            file.writelines(_line(path, known) for path, known in self._known.items())
-        os.replace(draft, self._path)
+        _replace(self._path, b"".join(_line(path, known) for path, known in self._known.items()))
         found = os.stat(self._path)
         self._seen = (found.st_ino, found.st_size)
 
@@ -177,10 +174,7 @@ class Copy:
     def say_about(self, **facts: Any) -> None:
         """Writes it down, with what is known already."""
         os.makedirs(self.files, mode=0o700, exist_ok=True)
-        draft = f"{self._about}.new"
-        with open(draft, "w") as file:
-            json.dump({**self.about(), **facts}, file)
-        os.replace(draft, self._about)
+        _replace(self._about, json.dumps({**self.about(), **facts}).encode())
 
     def is_fresh(self, job: str) -> bool:
         """Has this job brought everything already? What it sees does not change because another node starts."""
@@ -215,6 +209,19 @@ class Copy:
         """How many files were changed here and are not sent. The caller holds its lock."""
         self.index.load()
         return sum(1 for path, found in self.walk() if not self.is_as_known(path, found))
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Writes a file anew; on a full disk the old one stays."""
+    draft = f"{path}.new"
+    try:
+        with open(draft, "wb") as file:
+            file.write(data)
+        os.replace(draft, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise local_error(error, path) from None
 
 
 def _unless_gone(error: OSError) -> None:

@@ -39,7 +39,8 @@ class Code:
     """The snapshot that a job runs from."""
 
     id: str = ""  # empty: none; the workers run in `cwd` as it is
-    archive: str = ""  # its file on the cluster's machine; other machines ask the coordinator
+    archive: str = ""  # its file on the cluster's machine; other machines have to fetch it
+    grant: str = ""  # what the coordinator signs for, where the job's store has it too
     directory: str = ""  # where that machine unpacks it, once for all its nodes
     inside: str = ""  # the working directory, from the snapshot's root
     source: str = ""  # where it was taken from: the same for every snapshot of one project

@@ -47,6 +47,32 @@ class Cabinet:
             _sync_folder(self._folder)
         return target
 
+    def take_in(self, identity: str, bring: Callable[[Path], None]) -> Path:
+        """An archive from elsewhere: gets its name when it has proved to be what that says."""
+        import tempfile  # seldom needed, like the rest of it
+
+        from petctl.agent.code import unpack
+        from petctl.depot.pieces import local_error
+
+        target = self.path(identity)
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=f".{target.name}.")
+        os.close(descriptor)
+        draft = Path(name)
+        try:
+            bring(draft)
+            with tempfile.TemporaryDirectory() as proof, open(draft, "rb") as archive:
+                unpack(archive, identity, proof)
+            draft.chmod(0o444)
+            os.utime(draft)
+            draft.replace(target)
+        except OSError as error:
+            raise local_error(error, error.filename or name) from None
+        finally:
+            draft.unlink(missing_ok=True)
+        _sync_folder(self._folder)
+        return target
+
     def remove_unused(self, in_use: Collection[str]) -> list[str]:
         """Removes what is neither in use nor fresh, drafts of killed processes included; says which ids went."""
         removed = []

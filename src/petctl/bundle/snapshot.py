@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from petctl.agent.amounts import amount
 from petctl.bundle import manifest, private_files
 from petctl.bundle.hashing import read_all
 from petctl.bundle.index import Index
@@ -112,9 +113,9 @@ def take(
 
 
 def _too_big(root: Path, found: Walk, total: int, limit: int) -> str:
-    largest = "".join(f"\n  {_shown(size):>10}  {path}" for path, size in _largest(found, total))
+    largest = "".join(f"\n  {amount(size):>10}  {path}" for path, size in _largest(found, total))
     return (
-        f"the code in {root} is {_shown(total)}, more than the {_shown(limit)} that a snapshot may have. The largest:"
+        f"the code in {root} is {amount(total)}, more than the {amount(limit)} that a snapshot may have. The largest:"
         f"{largest}\nKeep data out with .petctlignore (or .gitignore), map its folder, or run the "
         "code where it lies, with --no-upload."
     )
@@ -133,11 +134,3 @@ def _largest(found: Walk, total: int, count: int = 5) -> list[tuple[str, int]]:
         if not path.endswith("/") or size < 0.8 * total:
             return largest
         base = path
-
-
-def _shown(size: int) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.4g} {unit}"
-        size /= 1024  # type: ignore[assignment]
-    return f"{size:.4g} GiB"

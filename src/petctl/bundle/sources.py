@@ -31,11 +31,11 @@ _PREFIX = "petctl-code-"
 @dataclass(frozen=True)
 class Tree:
     """Code on this machine. `origin` names it for good where it can (a commit instead of a branch); `notes` are
-    sentences for the user; `gitignore` says whether ignore files of git count when its snapshot is taken."""
+    sentences for the user; `own` is a folder of the user's where it lies, not something that was picked or fetched."""
 
     path: Path
     origin: str
-    gitignore: bool = False
+    own: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -51,7 +51,7 @@ def tree_of(
             raise NotFound(f"{local} does not exist; name a folder, a file, an archive or an address for the code")
         kind = "" if local.is_dir() else _kind(local.name)
         if not kind:
-            yield Tree(local, str(local), gitignore=local.is_dir())
+            yield Tree(local, str(local), own=local.is_dir())
             return
         with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=scratch) as folder:
             yield _unpacked(local, kind, Path(folder), str(local), fragment, limit)

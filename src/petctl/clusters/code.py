@@ -25,19 +25,19 @@ from petctl.agent.task import MODULE, SCRIPT
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.snapshot import LIMIT, Snapshot, take
 from petctl.bundle.sources import Tree, tree_of
-from petctl.clusters.config import project_root
+from petctl.clusters.config import PROJECT_FILE, nearest, project_root
 from petctl.clusters.stores import fetch_from_store
 from petctl.errors import UsageError
 from petctl.spec import Job
 
-_MARKS = ("petctl.yaml", ".petctlignore", ".git")  # what lies at the top of a project
+_MARKS = (PROJECT_FILE, ".petctlignore", ".git")  # what lies at the top of a project
 _SMALL, _FEW = 64 << 20, 20_000  # what is taken without being asked for: bytes, files
 
 
 def own_code(job: Job, home: Path, folders: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """The snapshot of the submitter's project; or none, and the reason why it is not taken."""
     here = Path(job.cwd).expanduser().resolve()
-    root = next((place for place in (here, *here.parents) if any((place / mark).exists() for mark in _MARKS)), here)
+    root = nearest(here, _MARKS)
     if not here.is_dir():
         return {}, ""  # said in its place
     if root in (Path.home(), *Path.home().parents, Path(tempfile.gettempdir())):
@@ -61,8 +61,8 @@ def take_code(
 ) -> dict[str, Any]:
     """A snapshot of the job's code, kept in this home; unchanged code writes nothing. `folders` are mapped: no code."""
     with tree_of(job.code, base=Path.cwd(), fetch=partial(fetch_from_store, home)) as tree:
-        cache = home / "cache" / "code" if _lies_here(tree) else None  # nobody comes back to what was fetched
-        project = str(project_root()) if _lies_here(tree) else ""
+        cache = home / "cache" / "code" if tree.own else None  # nobody comes back to what was fetched
+        project = str(project_root()) if tree.own else ""
         mapped = [place_in_code(name, project, str(tree.path.resolve())) for name in folders]
         snapshot = take(
             tree.path,
@@ -71,14 +71,14 @@ def take_code(
             allow_secrets=job.allow_secrets,
             limit=limit,
             most=most,
-            gitignore=tree.gitignore,
+            gitignore=tree.own,
         )
         inside = _working_directory(job, tree)
         _check_script(job, snapshot, inside)
         return {
             "id": snapshot.id,
             "archive": str(Cabinet(home / "bundles").put(snapshot)),
-            "source": str(snapshot.root) if _lies_here(tree) else tree.origin,
+            "source": str(snapshot.root) if tree.own else tree.origin,
             "inside": inside,
             "files": len(snapshot.entries),
             "bytes": snapshot.size,
@@ -91,7 +91,7 @@ def take_code(
 def _working_directory(job: Job, tree: Tree) -> str:
     """Where the workers run, from the snapshot's root: the job's own wish, else where the submitter stands."""
     wanted = PurePosixPath(job.cwd)
-    if _lies_here(tree):
+    if tree.own:
         here = Path(job.cwd).expanduser().resolve()
         root = tree.path.resolve()
         if here.is_relative_to(root):
@@ -133,7 +133,7 @@ def place_in_code(name: str, project: str, root: str) -> str:
 def _links(tree: Tree, snapshot: Snapshot, mapped: Sequence[str]) -> dict[str, str]:
     """What the snapshot leaves out and this machine has: data, results, built extensions; not what is mapped."""
     links: dict[str, str] = {}
-    waiting = list(snapshot.ignored) if _lies_here(tree) else []
+    waiting = list(snapshot.ignored) if tree.own else []
     while waiting:
         path = waiting.pop()
         if any(name.startswith(f"{path}/") for name in mapped):  # then the rest of it, piece by piece
@@ -141,8 +141,3 @@ def _links(tree: Tree, snapshot: Snapshot, mapped: Sequence[str]) -> dict[str, s
         elif path not in mapped:
             links[path] = str(snapshot.root / path)
     return dict(sorted(links.items()))
-
-
-def _lies_here(tree: Tree) -> bool:
-    """A folder of the user's own, rather than something that was fetched for the snapshot."""
-    return tree.gitignore

@@ -13,7 +13,7 @@ knows nobody's settings; each checks its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,14 @@ def config_files() -> list[Path]:
 
 def project_root(start: str = "") -> Path:
     """The directory with the project's own configuration; this one, or `start`, where there is none."""
-    here = Path(start).expanduser().absolute()
+    return nearest(Path(start).expanduser().absolute(), [PROJECT_FILE])
+
+
+def nearest(here: Path, marks: Sequence[str]) -> Path:
+    """The nearest directory, this one or above it, in which one of these lies; this one where there is none."""
     # os.path, because some directory above may be closed to this user
-    return next((place for place in (here, *here.parents) if os.path.isfile(place / PROJECT_FILE)), here)  # noqa: PTH113
+    places = (here, *here.parents)
+    return next((place for place in places if any(os.path.exists(place / mark) for mark in marks)), here)  # noqa: PTH110
 
 
 def sections(*names: str) -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -77,8 +77,9 @@ def direct(grants: Grants) -> Ask:
 class Depot:
     """Moves files. `given_up`, once set, ends whatever waits, with GivenUp."""
 
-    def __init__(self, ask: Ask, given_up: Optional[threading.Event] = None) -> None:
-        self._ask, self._given_up = ask, given_up or threading.Event()
+    def __init__(self, ask: Ask, given_up: Optional[threading.Event] = None, patience: float = PATIENCE) -> None:
+        """`patience`: seconds that a store may be away."""
+        self._ask, self._given_up, self._patience = ask, given_up or threading.Event(), patience
         self.moved = 0
         self._exchange = Exchange(self._count)
         self._places: Dict[str, Place] = {}
@@ -129,7 +130,7 @@ class Depot:
             if about["kind"] == "file":
                 place = Directory(str(about["directory"]), str(about["base"]), self._count)
             else:
-                place = Objects(self._ask, grant, about, self._exchange, self._given_up)
+                place = Objects(self._ask, grant, about, self._exchange, self._given_up, self._patience)
             self._places[grant] = place
         return place
 

@@ -50,7 +50,7 @@ def test_refs(repository: Path, git: Git, web: Web, transport: str, ref: str, tm
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with tree_of(f"git+{url}@{ref}" if ref else f"git+{url}", scratch=scratch) as tree:
-        assert tree.origin == f"git+{url}@{wanted}" and not tree.gitignore
+        assert tree.origin == f"git+{url}@{wanted}" and not tree.own
         assert (tree.path / "train.py").read_text() == ("first\n" if wanted == first else "second\n")
         assert paths(tree.path) == [".gitignore", "src/run.sh", "tracked.log", "train.py"]
         assert os.access(tree.path / "src/run.sh", os.X_OK)

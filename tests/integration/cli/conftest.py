@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -82,6 +83,24 @@ class Petctl:
                 raise AssertionError(f"{text!r} was not printed, but: {''.join(seen)}")
             finally:
                 process.kill()
+
+    @contextlib.contextmanager
+    def far_node(self, job: str, state: Path, python: str = sys.executable) -> Iterator[subprocess.Popen[bytes]]:
+        """A node of another machine: this one, with another disk in the place of petctl's home. Needs root."""
+        join, agent = state.parent / "join.json", state.parent / "petctl-agent.pyz"
+        self("token", job, "--file", str(join), "--agent", str(agent))
+        found = json.loads((self.home / "jobs" / job / "coordinator.json").read_text())
+        there = {**json.loads(join.read_text()), "locator": {"address": found["address"]}, "revive": None}
+        join.write_text(json.dumps(there))
+        words = [python, str(agent), "join", "--file", str(join), "--node", "far", "--state-dir", str(state)]
+        hidden = f"mount -t tmpfs none {self.home} && exec {' '.join(words)}"
+        keyless = {name: self.environment[name] for name in ("PATH", "XDG_CACHE_HOME")}
+        far = subprocess.Popen(["unshare", "-m", "sh", "-c", hidden], env=keyless)
+        try:
+            yield far
+        finally:
+            far.kill()
+            far.wait()
 
     def clean_up(self) -> None:
         """Ends and removes every job; their processes are gone when it returns."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import http.server
-import json
 import os
 import signal
 import subprocess
@@ -151,6 +150,19 @@ def test_resubmit_without_a_snapshot_runs_in_the_same_directory(petctl: Petctl, 
     assert petctl("logs", again).stdout == "says old\n"
 
 
+def test_a_store_has_it_when_this_machine_has_it_no_longer(petctl: Petctl, project: Path) -> None:
+    store = project.parent / "store"
+    first = petctl.submit("--store", str(store), "says.py")
+    petctl("wait", first)
+    (stored,) = store.glob("code/*/code.tar.gz")
+    change(petctl)
+    (petctl.home / "bundles" / f"{stored.parent.name}.tar.gz").unlink()
+    (petctl.home / "jobs" / first / "code.tar.gz").unlink()
+    again = petctl("resubmit", "-q", first).stdout.strip()
+    petctl("wait", again)
+    assert petctl("logs", again).stdout == "says old\n"
+
+
 def test_archives_are_shared_and_go_with_the_last_job(petctl: Petctl, project: Path) -> None:
     jobs = [petctl.submit("--code", ".", "says.py") for _ in range(2)]
     petctl("wait", *jobs)
@@ -234,34 +246,12 @@ def test_a_damaged_archive_fails_the_job_with_its_reason(petctl: Petctl, project
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a mount of its own")
 def test_a_node_on_another_machine_gets_it_from_the_coordinator(petctl: Petctl, project: Path) -> None:
-    """The other machine is this one with another disk in the place of petctl's home."""
     petctl.script("petctl.yaml", "clusters: {local: {slots: 1}}\n")
     job, go = waiting(petctl, "-n", "1:2:2", "--code", ".", "waits.py")
-    join, state = project.parent / "join.json", project.parent / "elsewhere"
-    petctl("token", job, "--file", str(join))
-    found = json.loads((Path(petctl.json("status", job)["directory"]) / "coordinator.json").read_text())
-    there = {**json.loads(join.read_text()), "locator": {"address": found["address"]}, "revive": None}
-    join.write_text(json.dumps(there))
-    agent = [
-        *petctl.argv[:1],
-        "-m",
-        "petctl.agent",
-        "join",
-        "--file",
-        str(join),
-        "--node",
-        "far",
-        "--state-dir",
-        str(state),
-    ]
-    hidden = f"mount -t tmpfs none {petctl.home} && exec {' '.join(agent)}"
-    far = subprocess.Popen(["unshare", "-m", "sh", "-c", hidden], env=petctl.environment)
-    try:
+    state = project.parent / "elsewhere"
+    with petctl.far_node(job, state) as far:
         until(lambda: list(state.glob("code/*/part.py")), "the code on the other machine")
         go.touch()
         petctl("wait", job)
         assert far.wait(30) == 0
-    finally:
-        far.kill()
-        far.wait()
     assert next(state.glob("code/*/part.py")).read_text() == "WORD = 'old'\n"

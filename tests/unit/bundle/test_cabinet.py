@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from petctl.agent.code import BadCode
 from petctl.bundle import Cabinet, take
 from petctl.errors import NoRoom, UsageError
 from tests.unit.bundle.conftest import Grow
@@ -77,6 +78,25 @@ def test_two_at_once(grow: Grow, tmp_path: Path) -> None:
     for thread in threads:
         thread.join(60)
     assert failures == [] and names(tmp_path / "bundles") == [f"{snapshot.id}.tar.gz"]
+
+
+def test_an_archive_from_elsewhere_has_to_prove_itself(grow: Grow, tmp_path: Path) -> None:
+    """Another content under the same id would be that of every later job."""
+    right, wrong = (take(grow({"a.py": name}, name)) for name in ("right", "wrong"))
+    there, here = Cabinet(tmp_path / "there"), Cabinet(tmp_path / "here")
+    archives = {snapshot.id: there.put(snapshot).read_bytes() for snapshot in (right, wrong)}
+    for content in (archives[wrong.id], archives[right.id][:-20], b""):
+        with pytest.raises(BadCode):
+            here.take_in(right.id, lambda draft, content=content: draft.write_bytes(content))  # type: ignore[misc]
+    assert names(tmp_path / "here") == []
+
+    def bring(draft: Path) -> None:
+        draft.write_bytes(archives[right.id])
+        age(draft)
+
+    path = here.take_in(right.id, bring)
+    assert path.read_bytes() == archives[right.id] and path.stat().st_mode & 0o777 == 0o444
+    assert here.remove_unused([]) == [], "it is as fresh as one that was packed just now"
 
 
 def test_remove_unused(grow: Grow, tmp_path: Path) -> None:

@@ -18,9 +18,9 @@ def test_a_folder_and_a_file_are_used_where_they_lie(grow: Grow) -> None:
     """Only in a working directory do ignore files of git count."""
     root = grow({"train.py": "x"})
     with tree_of("code", base=root.parent) as tree:
-        assert (tree.path, tree.gitignore) == (root, True)
+        assert (tree.path, tree.own) == (root, True)
     with tree_of(str(root / "train.py")) as tree:
-        assert (tree.path, tree.gitignore) == (root / "train.py", False)
+        assert (tree.path, tree.own) == (root / "train.py", False)
     with pytest.raises(NotFound, match="does not exist"), tree_of("nothing", base=root):
         pass
 

@@ -121,6 +121,20 @@ def test_a_store_inside_the_project_is_no_code(here: Path) -> None:
     assert record["code"]["files"] == 2 and "store" not in record["code"]["links"]
 
 
+def test_nodes_may_read_the_jobs_code_in_its_store_and_nothing_beside_it(here: Path) -> None:
+    (here / "a.py").write_text("1")
+    (here / "petctl.yaml").write_text("store: s3://b/runs\nstores: {'s3://': {endpoint: 'http://127.0.0.1:9'}}\n")
+    record = make_plan(Job(script="a.py", code="."), JobDirectory(here / "home/jobs/j-1"), {"slots": 1})
+    name, identity = record["plan"]["task"]["code"]["grant"], record["code"]["id"]
+    grants = make_grants(record["plan"]["grants"], KNOWN)
+    assert (grants[name].base, grants[name].prefix) == ("http://127.0.0.1:9/b", f"runs/code/{identity}/")
+    grants.sign(name, [{"method": "GET", "path": "code.tar.gz"}])
+    with pytest.raises(Refused, match="only to be read"):
+        grants.sign(name, [{"method": "PUT", "path": "code.tar.gz"}])
+    inside = make_plan(Job(script="a.py", code="none"), JobDirectory(here / "home/jobs/j-2"), {"slots": 1})
+    assert name not in inside["plan"]["grants"]
+
+
 def test_a_directory_is_made_when_it_is_needed(here: Path) -> None:
     places = {"store": {"location": str(here / "a/b"), "below": "j", "write": True}}
     assert make_grants(places, KNOWN)["store"].kind == "file"

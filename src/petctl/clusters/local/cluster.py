@@ -61,7 +61,12 @@ class LocalCluster:
         if record is None:
             raise InternalError(f"the record of {job_id} is damaged: {self.jobs / job_id / 'job.json'}")
         if record.get("code"):
-            record["code"]["archive"] = str(self._directory(job_id).code)  # its own link: it may be the last one
+            archive = self._directory(job_id).code  # its own link: it may be the last one
+            if not archive.exists():  # this home is a copy of another one, or somebody made room
+                from petctl.bundle.cabinet import Cabinet
+
+                archive = Cabinet(self.home / "bundles").path(record["code"]["id"])
+            record["code"]["archive"] = str(archive)
         return record
 
     def submit(self, plan: Mapping[str, Any]) -> None:
@@ -76,6 +81,10 @@ class LocalCluster:
             from petctl.clusters.results import check_results
 
             check_results(plan["plan"]["grants"], self.home)
+        if plan["code"] and (plan["plan"]["task"]["code"]["grant"] or not Path(plan["code"]["archive"]).exists()):
+            from petctl.clusters.codestore import keep_code
+
+            keep_code(plan["code"], plan["plan"]["grants"], self.home)
         try:
             self._submit(JobDirectory(self.jobs / plan["id"]), plan)
         except OSError as error:

@@ -62,6 +62,12 @@ def make_plan(
         task = dataclasses.replace(task, folders=node_folders(folders), folder_cache=cache, folder_limit=cache_limit())
     own = [] if address == "127.0.0.1" else ["--address", address]
     grants.update(results.get("grants", {}))
+    store = results.get("routes", {}).get("")
+    if code and store:
+        from petctl.clusters.codestore import GRANT, code_grant
+
+        grants[GRANT] = code_grant(grants[store], code["id"])
+        task = dataclasses.replace(task, code=dataclasses.replace(task.code, grant=GRANT))
     task = dataclasses.replace(task, results=results.get("routes", {}))
     return {
         "id": directory.id,
