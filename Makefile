@@ -1,10 +1,10 @@
 # Every target sets itself up: a fresh clone and `make demo` is all it takes. Nothing is installed outside this directory
-# (uv's own package cache and, where uv is missing, ~/.cache/petctl-dev).
+# (uv's own package cache and ~/.cache/petctl-dev; on Kubernetes also Debian packages).
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench soak pins clean
+.PHONY: help demo test test-k8s k8s-up k8s-down lint format bench soak pins clean
 
 VENV := .venv
 TORCH := .venv-torch
@@ -19,10 +19,12 @@ SETUP := .ci/environment
 export PETCTL_TORCH_PYTHON ?= $(CURDIR)/$(TORCH)/bin/python
 export PETCTL_FOREIGN_PYTHON ?= $(CURDIR)/$(FOREIGN)/bin/python
 export PYTHON
+# Modules are compiled once, as on any machine that nobody has told otherwise: `import torch` alone takes half the time.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@echo "make <target>:"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
 
 demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the middle, see what it cost (2 minutes)
 	@$(VENV)/bin/python examples/demo.py
@@ -32,6 +34,21 @@ test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready ## unit, simulation and i
 	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) tests/unit tests/simulation -m "not slow" || status=1; \
 	$(VENV)/bin/python -m pytest tests/integration -m "not slow" || status=1; \
 	exit $$status
+
+test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its own or KUBECONFIG's (root; once: 10 minutes, 1.2 GB)
+	@status=0; \
+	if [ -z "$${KUBECONFIG:-}" ]; then \
+	  $(VENV)/bin/python -m tests.k8s.cluster prepare; \
+	  $(VENV)/bin/python -m pytest tests/k8s/lifecycle || status=1; \
+	fi; \
+	$(VENV)/bin/python -m tests.k8s.cluster run $(VENV)/bin/python -m pytest tests/k8s --ignore=tests/k8s/lifecycle || status=1; \
+	exit $$status
+
+k8s-up: $(VENV)/.ready ## the same cluster, to work with by hand; prints how
+	@$(VENV)/bin/python -m tests.k8s.cluster up
+
+k8s-down: $(VENV)/.ready ## stop it; nothing of it is left
+	@$(VENV)/bin/python -m tests.k8s.cluster down
 
 lint: $(VENV)/.ready ## ruff, format, mypy --strict, import contracts
 	@$(VENV)/bin/ruff check .

@@ -104,9 +104,10 @@ def make_files(folder: Path, count: int, size: int) -> Path:
     return folder / "small"
 
 
-def measure(at: Stage, source: Path, pairs: int, petctl: str) -> dict[str, dict[str, Samples]]:
+def measure(at: Stage, source: Path, pairs: int, petctl: str, wanted: list[str]) -> dict[str, dict[str, Samples]]:
     """Both directions, all programs in turn."""
-    programs = {"petctl": petctl, **peers(at.kind)}
+    others = {name: program for name, program in peers(at.kind).items() if not wanted or name in wanted}
+    programs = {"petctl": petctl, **others}
     # Of a large file each has sent its own: only then does it find the checksum that it wants to see again.
     sent = {name: "source" if source.is_dir() else f"source-{name}" for name in programs}
     for path in dict.fromkeys(sent.values()):
@@ -146,6 +147,7 @@ def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--store", choices=("s3", "az"), action="append", help="only this one (repeatable)")
     parser.add_argument("--case", choices=("large", "small"), action="append", help="only this one (repeatable)")
+    parser.add_argument("--peer", action="append", help="only beside this one (repeatable; default: all that are here)")
     parser.add_argument("--mib", type=int, default=2048, help="size of the large file (default: 2048)")
     parser.add_argument("--files", type=int, default=20_000, help="how many small files (default: 20000)")
     chosen = parser.parse_args()
@@ -156,7 +158,7 @@ def main() -> int:
             with stage(kind, in_memory=case == "small") as at:
                 files = chosen.files // (10 if kind == "az" else 1)
                 source = make_files(at.folder, *((1, chosen.mib << 20) if case == "large" else (files, SMALL)))
-                for direction, samples in measure(at, source, chosen.pairs, chosen.petctl).items():
+                for direction, samples in measure(at, source, chosen.pairs, chosen.petctl, chosen.peer or []).items():
                     title = f"{kind}, {case}, {direction}"
                     tables[title] = list(samples.values())
                     print_table(title, tables[title], "petctl")
