@@ -39,6 +39,8 @@ class Lanes:
         self._selector = selectors.DefaultSelector()
         self._free: list[_Lane] = []
         self._busy: set[_Lane] = set()
+        self._ready: deque[tuple[selectors.SelectorKey, int]] = deque()
+        self._answers: deque[Callable[[], None]] = deque()
         self._dialled: deque[socket.socket | None] = deque()  # None: nobody answered
         self._bell, self._ringer = socket.socketpair()
         self._selector.register(self._bell, selectors.EVENT_READ, self._take_in)
@@ -56,11 +58,13 @@ class Lanes:
             lane.begin(request, done, undone)
         else:
             undone()
+        self._deliver()  # only now: the server has something to do meanwhile
 
     def settle(self) -> None:
         """Waits for the answers to everything that was handed in."""
         while self._busy:
             self._turn(growing=False)
+            self._deliver()
 
     def close(self) -> None:
         """Lets go of all connections."""
@@ -71,15 +75,21 @@ class Lanes:
         self._selector.close()
 
     def _turn(self, growing: bool) -> None:
-        """Takes what has come; where nothing comes for long, more connections, or the end of those there are."""
-        events = self._selector.select(_LONG if growing else _SILENCE)
-        for key, mask in events:
+        """Looks at one connection that has something; where none has for long, more of them, or the end of all."""
+        if not self._ready:
+            self._ready.extend(self._selector.select(_LONG if growing else _SILENCE))
+        if self._ready:
+            key, mask = self._ready.popleft()
             key.data(mask)
-        if not events and growing:
+        elif growing:
             self._open(min(max(self._count // 2, 1), _MOST - self._count))
-        elif not events:
+        else:
             for lane in tuple(self._busy):
                 lane.give_up()
+
+    def _deliver(self) -> None:
+        while self._answers:
+            self._answers.popleft()()
 
     def _open(self, count: int) -> None:
         for _ in range(count):
@@ -100,7 +110,7 @@ class Lanes:
                 connection.close()
 
     def _take_in(self, mask: int) -> None:
-        self._bell.recv(_MOST)
+        self._bell.recv(_ROOM)
         while self._dialled:
             connection = self._dialled.popleft()
             self._coming -= 1
@@ -109,9 +119,11 @@ class Lanes:
                 continue
             self._free.append(_Lane(connection, self._selector, self._ended))
 
-    def _ended(self, lane: _Lane, usable: bool) -> None:
-        """An answer is complete, or a connection gone."""
+    def _ended(self, lane: _Lane, usable: bool, then: Callable[[], None] | None) -> None:
+        """An answer is complete, or a connection gone; what follows from that comes after the next request."""
         self._busy.discard(lane)
+        if then is not None:
+            self._answers.append(then)
         if usable:
             self._free.append(lane)
             return
@@ -125,7 +137,10 @@ class _Lane:
     """One connection with at most one request on it."""
 
     def __init__(
-        self, connection: socket.socket, selector: selectors.BaseSelector, ended: Callable[[_Lane, bool], None]
+        self,
+        connection: socket.socket,
+        selector: selectors.BaseSelector,
+        ended: Callable[[_Lane, bool, Callable[[], None] | None], None],
     ) -> None:
         connection.setblocking(False)
         self._socket, self._selector, self._ended = connection, selector, ended
@@ -146,9 +161,7 @@ class _Lane:
     def give_up(self) -> None:
         """No answer, or none that can be used here."""
         request, self._request = self._request, None
-        self._ended(self, False)
-        if request is not None:
-            request[1]()
+        self._ended(self, False, request[1] if request else None)
 
     def close(self) -> None:
         """Lets go of the connection."""
@@ -188,7 +201,7 @@ class _Lane:
                 self.give_up()
                 return
             if self._head is not None and len(self._received) >= self._end:
-                self._finish(self._head, *self._request)
+                self._finish(self._head, self._request[0])
                 return
 
     def _understood(self) -> bool:
@@ -208,10 +221,9 @@ class _Lane:
             self._end = self._begin + int(length)
         return True
 
-    def _finish(self, head: Head, done: Done, undone: Undone) -> None:
+    def _finish(self, head: Head, done: Done) -> None:
         body = bytes(self._received[self._begin : self._end])
         tidy = len(self._received) == self._end and not self._unsent and head.get("connection").lower() != "close"
         self._request = self._head = None
         self._received.clear()
-        self._ended(self, tidy)
-        done(head, body)
+        self._ended(self, tidy, lambda: done(head, body))
