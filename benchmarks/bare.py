@@ -21,7 +21,7 @@ from tests.integration.store.servers import ACCESS_KEY, ACCOUNT, ACCOUNT_KEY, SE
 
 from petctl.depot.signing import AwsKey, blob_sas, sigv4_url
 
-CONNECTIONS = 24
+CONNECTIONS = 64
 
 
 @dataclass

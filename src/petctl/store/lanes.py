@@ -18,7 +18,7 @@ from petctl.store.wire import Cut, Head
 
 LARGEST = 1 << 18
 """Bytes of a body for which this is worth it."""
-_AT_ONCE = 24
+_AT_ONCE = 64
 _MOST = 128
 _LONG = 0.02
 """Seconds without any answer after which more requests at the same time will help: the other end is far away."""

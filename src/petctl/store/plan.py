@@ -101,7 +101,8 @@ def pairs(source: End, target: End) -> Iterator[Pair]:
         if len(first) == FEW:
             break
     index: Index | None = None
-    empty = not target.location.local and not target.folder  # nothing is there: nothing has to be asked
+    # Where nothing is there, nothing has to be asked.
+    empty = not target.folder or (target.location.local and next(target.place.children(target.path), None) is None)
     if not target.location.local and target.folder and len(first) == FEW:
         # One listing is cheaper than a question for each of very many files.
         index = Index().take(target.place.entries(target.path))
