@@ -1,7 +1,7 @@
 """The server's own limit: the same small objects by requests that were signed before the clock started.
 
 No file is read or written, nothing is summed, and no answer is looked at beyond its first line. One thread, so many
-connections as petctl has: whatever a client does, it cannot be faster than this by much.
+connections as petctl begins with: whatever a client does, it cannot be faster than this by much.
 """
 
 from __future__ import annotations

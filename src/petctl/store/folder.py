@@ -190,6 +190,15 @@ def _entry(found: os.stat_result, path: str) -> Entry:
     return Entry(path, found.st_size, found.st_mtime, str(found.st_mtime_ns))
 
 
+def is_empty(path: str) -> bool:
+    """Whether a folder holds nothing at all, told by its first item: there may be very many."""
+    try:
+        with os.scandir(path) as items:
+            return next(items, None) is None
+    except OSError:
+        return False
+
+
 def _passing(name: str) -> bool:
     return name.endswith((PARTIAL, DONE))
 

@@ -73,6 +73,10 @@ class Lanes:
         self._ringer.close()
         self._bell.close()
         self._selector.close()
+        while self._dialled:  # they came too late; later ones find nobody to ring for
+            connection = self._dialled.popleft()
+            if connection is not None:
+                connection.close()
 
     def _turn(self, growing: bool) -> None:
         """Looks at one connection that has something; where none has for long, more of them, or the end of all."""

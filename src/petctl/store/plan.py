@@ -11,7 +11,7 @@ from typing import Iterator
 
 from petctl.errors import NoSuchPlace, StoreError, UsageError
 from petctl.store.credentials import Surroundings, resolve
-from petctl.store.folder import Folder
+from petctl.store.folder import Folder, is_empty
 from petctl.store.index import Index
 from petctl.store.location import Location
 from petctl.store.place import Entry, Place
@@ -102,7 +102,7 @@ def pairs(source: End, target: End) -> Iterator[Pair]:
             break
     index: Index | None = None
     # Where nothing is there, nothing has to be asked.
-    empty = not target.folder or (target.location.local and next(target.place.children(target.path), None) is None)
+    empty = not target.folder or (target.location.local and is_empty(target.path))
     if not target.location.local and target.folder and len(first) == FEW:
         # One listing is cheaper than a question for each of very many files.
         index = Index().take(target.place.entries(target.path))

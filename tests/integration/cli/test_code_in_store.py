@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from tests.integration.cli.conftest import Petctl
+from tests.integration.store.conftest import running
 from tests.integration.store.proxy import Proxy
-from tests.integration.store.servers import Azurite, Missing, SeaweedFS
+from tests.integration.store.servers import Azurite, SeaweedFS
 from tests.integration.waiting import until
 
 SAYS = "import part; print('says', part.WORD)\n"
@@ -30,17 +31,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a moun
 
 @pytest.fixture(scope="module", params=[SeaweedFS, Azurite], ids=["s3", "az"])
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    try:
-        server = request.param(tmp_path_factory.mktemp("server"))
-    except Missing as missing:
-        if os.environ.get("CI"):
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
+    yield from running(request.param, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

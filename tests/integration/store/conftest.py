@@ -26,7 +26,8 @@ from tests.integration.store.servers import Azurite, Missing, SeaweedFS, Server
 NUMBERS = itertools.count(1)
 
 
-def _running(kind: type[Any], factory: pytest.TempPathFactory) -> Iterator[Any]:
+def running(kind: type[Any], factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server for as long as a fixture lasts."""
     try:
         server = kind(factory.mktemp(kind.__name__))
     except Missing as missing:
@@ -42,12 +43,12 @@ def _running(kind: type[Any], factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
-    yield from _running(SeaweedFS, tmp_path_factory)
+    yield from running(SeaweedFS, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    yield from _running(Azurite, tmp_path_factory)
+    yield from running(Azurite, tmp_path_factory)
 
 
 @dataclass

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.store.conftest import _running
+from tests.integration.store.conftest import running
 from tests.integration.store.servers import Missing, free_ports
 
 
@@ -20,10 +20,10 @@ def test_a_missing_server_fails_where_everything_must_run(
 ) -> None:
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception, match="npm is missing"):
-        next(_running(Absent, tmp_path_factory))
+        next(running(Absent, tmp_path_factory))
     monkeypatch.delenv("CI")
     with pytest.raises(pytest.skip.Exception, match="npm is missing"):
-        next(_running(Absent, tmp_path_factory))
+        next(running(Absent, tmp_path_factory))
 
 
 def test_ports_are_different_and_none_that_the_kernel_hands_out() -> None:

@@ -238,3 +238,22 @@ def test_an_error_of_the_taker_reaches_the_caller_and_the_rest_goes_on(open_desk
         desk.lanes.settle()
     desk.ask_all(30)
     assert len(desk.done) == 30
+
+
+def test_a_connection_that_comes_too_late_is_closed() -> None:
+    here, there = socket.socketpair()
+    dialled, over = threading.Event(), threading.Event()
+
+    def late() -> socket.socket:
+        dialled.set()
+        assert over.wait(10)
+        return here
+
+    lanes = Lanes(late)
+    lanes._open(1)
+    assert dialled.wait(10)
+    lanes.close()
+    over.set()
+    there.settimeout(10)
+    assert there.recv(1) == b""  # the other end is closed
+    there.close()
