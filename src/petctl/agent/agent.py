@@ -90,7 +90,7 @@ class Agent:
         self._prepared = False
         self._ready: Optional[Task] = None  # the task as it is once the preparation has ended well
         self._belongings: Optional[Belongings] = None
-        self._start_waits = False  # a round waits for them
+        self._start_waits = self._early_waits = False  # for them: a round; workers that are to be started early
         self._last_report: Optional[Report] = None
         self._lingering: Optional[Lingering] = None  # while what the job made is sent, at the end
         self._last_works: Optional[asyncio.Task[None]] = None
@@ -204,6 +204,7 @@ class Agent:
             task, self._join, self._options, self._log_dir, self._arrived, self._still_coming, self.say, self.remark
         )
         self._warm_up()
+        self._warmth_changed()
         if self._options.stream:
             from petctl.agent.stream import StreamForwarder
 
@@ -216,6 +217,9 @@ class Agent:
         self._task = dataclasses.replace(self._task, cwd=directory)
         self._unfit = self._unfit or why_not
         self._warm_up()
+        if self._early_waits:
+            self._begin_early()
+        self._warmth_changed()
         if self._start_waits:
             self._feed(mb.Doing(""))
             self._start_round()
@@ -236,6 +240,13 @@ class Agent:
             self._warm.begin(planned[0], self._task.preload)
 
     def _start_early(self, effect: mb.StartEarly) -> None:
+        if self._coming:
+            self._early_waits = True
+        else:
+            self._begin_early()
+
+    def _begin_early(self) -> None:
+        self._early_waits = False
         self._early.begin(self._planned_early(), self._log_dir, self._options.node)
 
     def _planned_early(self) -> List[Launch]:
@@ -250,7 +261,8 @@ class Agent:
             return []  # said when the workers are started
 
     def _warmth_changed(self) -> None:
-        self._feed(mb.Warming(self._warm.warming or self._early.pending))
+        """Nobody stops for a node that could not train yet."""
+        self._feed(mb.Warming(bool(self._coming) or self._warm.warming or self._early.pending))
 
     def _received(self, message: Dict[str, Any]) -> None:
         self._feed(mb.Received(decode_order(message.get("order"))))
@@ -300,7 +312,7 @@ class Agent:
         self._failed = False
         self._own[effect.round] = (effect.place.first_rank, effect.place.first_rank + self._member.procs)
         if self._coming:
-            self._start_waits = True
+            self._start_waits, self._early_waits = True, False
             self._feed(mb.Doing(self._coming))
         else:
             self._start_round()

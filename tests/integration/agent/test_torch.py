@@ -22,6 +22,7 @@ def main():
     one = torch.ones(1)
     dist.all_reduce(one)
     print("sum", int(one.item()), flush=True)
+    dist.barrier()  # by now everybody has printed it
     if "BOOM" in os.environ and dist.get_rank() == 1:
         raise RuntimeError("boom in rank 1")
     dist.barrier()

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import threading
+from contextlib import AbstractContextManager
+from pathlib import Path
 
 import pytest
 
 import petctl
+from petctl.agent.alone import alone
 from petctl.errors import NotFound, UsageError
-from petctl.jobs import get, list_jobs, render
+from petctl.jobs import JobHandle, get, list_jobs, render, submit
 from petctl.jobs.secrets import remove_secret, set_secret
 from tests.integration.local.conftest import Stage, eventually, exists, job_path, still_there, supervisor_pid
 
@@ -64,6 +68,43 @@ def test_scale_up_and_down(stage: Stage) -> None:
     assert (status.state, status.spent) == ("succeeded", 0)
     assert [past.number for past in status.rounds] == [first, second, third]
     assert {line.round for line in handle.logs(tail=1)} == {max(line.round for line in handle.logs())}
+
+
+def held_back(handle: JobHandle) -> AbstractContextManager[None]:
+    """Nobody gets at the job's code meanwhile."""
+    return alone(str(job_path(handle) / "code.lock"))
+
+
+def test_nobody_stops_for_a_node_whose_code_is_still_coming(stage: Stage) -> None:
+    handle = stage.start(nodes="1:1:2")
+    first = stage.running(1)
+    with held_back(handle):
+        handle.scale(2)
+        eventually(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
+        stage.goes_on(first, 1)
+    second = stage.running(2, after=first)
+    stage.finish()
+    assert [past.number for past in handle.wait(20).rounds] == [first, second]
+
+
+def test_workers_that_can_be_started_early_wait_for_their_code_too(stage: Stage) -> None:
+    worker = Path(__file__).parents[1] / "agent" / "elastic_worker.py"
+    (stage.path / "parks.py").write_bytes(worker.read_bytes())
+    handle = submit(petctl.Job(script="parks.py", nodes="1:1:2", cwd=stage.path, grace=2))
+    eventually(lambda: handle.status().rounds, "the first round")
+    with held_back(handle):
+        handle.scale(2)
+        eventually(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
+
+    def pid_in(name: str) -> str:
+        path = job_path(handle) / "logs" / name
+        found = re.search(r", pid (\d+)\n", path.read_text()) if path.exists() else None
+        return found.group(1) if found else ""
+
+    early = eventually(lambda: pid_in("early-1-0.out"), "a worker without a place")
+    assert eventually(lambda: pid_in("round-0002/rank-1.out"), "a worker of the second round") == early
+    handle.cancel(kill=True)
+    assert len(handle.wait(20).rounds) == 2
 
 
 def test_cancel_lets_workers_go(stage: Stage) -> None:
