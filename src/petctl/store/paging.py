@@ -23,6 +23,8 @@ _S3_COLUMNS = ("Key", "Size", "LastModified", "ETag")
 _AZURE_COLUMNS = ("Name", "Content-Length", "Last-Modified", "Etag")
 PAGE = {"s3": 1000, "az": 5000}
 """As many as the stores give at a time."""
+_FIRST = 500
+"""The first page is shorter: what is on it can be worked on while the store collects the next."""
 
 
 def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[Entry]:
@@ -51,14 +53,14 @@ def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
 
 def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: int = 0) -> Iterator[bytes]:
     """The store's answers, each asked for when the one before it is handed out."""
-    size = str(most or PAGE[kind])
     if kind == "s3":
-        query = {"list-type": "2", "prefix": prefix, "max-keys": size, **more}
+        query, size = {"list-type": "2", "prefix": prefix, **more}, "max-keys"
         mark, marked = "continuation-token", re.compile(rb"<NextContinuationToken>([^<]+)<")
     else:
-        query = {"restype": "container", "comp": "list", "prefix": prefix, "maxresults": size, **more}
+        query, size = {"restype": "container", "comp": "list", "prefix": prefix, **more}, "maxresults"
         mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
-    page = rest.call("GET", "", query).body
+    page = rest.call("GET", "", {**query, size: str(most or _FIRST)}).body
+    query[size] = str(PAGE[kind])
     while (found := marked.search(page)) and not most:
         marker = ElementTree.fromstring(b"<a>" + found[1] + b"</a>").text or ""
         next_page = _begun(lambda marker=marker: rest.call("GET", "", {**query, mark: marker}).body)  # type: ignore[misc]
