@@ -11,8 +11,7 @@ from typing import Any, Protocol
 from petctl.errors import Damaged
 from petctl.store.sums import Kinds, Running, Sum
 
-# Of a transfer. Linux caches a file in pieces as large as the writes, and is slow to find room for large ones.
-PIECE = 1 << 17
+PIECE = 1 << 19
 """What is read, summed and written at a time: it stays in the processor's cache in between."""
 _SMALL = 1 << 16
 _threads = threading.local()

@@ -23,7 +23,7 @@ _S3_COLUMNS = ("Key", "Size", "LastModified", "ETag")
 _AZURE_COLUMNS = ("Name", "Content-Length", "Last-Modified", "Etag")
 PAGE = {"s3": 1000, "az": 5000}
 """As many as the stores give at a time."""
-_FIRST = 500
+_FIRST = 100
 """The first page is shorter: what is on it can be worked on while the store collects the next."""
 
 
