@@ -43,7 +43,7 @@ from petctl.agent.workers import Launch, Worker, Workers
 from petctl.errors import InternalError, PetctlError, Unreachable, UsageError
 from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
-from petctl.rendezvous.messages import Failure, Place, Progress, Report, decode_order, encode
+from petctl.rendezvous.messages import Failure, Outcome, Place, Progress, Report, decode_order, encode
 
 _TICK = 0.01  # seconds between two ticks at the least
 _LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
@@ -208,7 +208,7 @@ class Agent:
         if self._options.stream:
             from petctl.agent.stream import StreamForwarder
 
-            self._stream = StreamForwarder(self._log_dir, self._is_own)
+            self._stream = StreamForwarder(self._log_dir, self._is_own, tagged=self._options.tagged)
             self._stream.start()
 
     def _arrived(self, directory: str, why_not: str) -> None:
@@ -278,9 +278,9 @@ class Agent:
         self._signals += 1
         self._asked_at = self._loop.time() if self._signals == 1 else self._asked_at
         if self._member is None:
-            self._finish(0)
-        elif self._lingering is not None:
-            self._end(128 + number)  # asked again: what is not sent stays here
+            self._finish(self._options.leave_code or 0)
+        elif self._lingering is not None:  # asked again: what is not sent stays here
+            self._end(128 + number if self._options.leave_code is None or self._code is None else self._code)
         elif number == signal.SIGINT and self._signals > 1:
             self._workers.kill()  # asked a second time at the keyboard
         else:
@@ -414,12 +414,19 @@ class Agent:
     def _exit(self, effect: mb.Exit) -> None:
         assert self._member is not None
         self.say(f"leaves: {effect.why}")
-        code = 0 if self._member.leaving else Unreachable.code
-        self._code = effect.outcome.code if effect.outcome is not None else code
+        self._code = self._exit_code(effect.outcome)
         if self._workers.running:  # parked: their end is the last thing that this node waits for
             self._workers.stop(PARK_TIMEOUT, final=True, why=effect.why)
         else:
             self._finish(self._code)
+
+    def _exit_code(self, outcome: Optional[Outcome]) -> int:
+        """With a leave code it says whether the node is still needed, and nothing of how the job ended."""
+        assert self._member is not None
+        leave_code = self._options.leave_code
+        if outcome is not None:
+            return outcome.code if leave_code is None else 0
+        return leave_code or 0 if self._member.leaving else Unreachable.code
 
     def _finish(self, code: int) -> None:
         """The workers are gone; what they made is sent before the node goes."""

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import List, Optional
+from typing import Callable, List, Mapping, Optional
 
 from petctl.agent.options import USAGE, Options, parse_join
 from petctl.errors import InternalError, PetctlError, UsageError
 
+Command = Callable[[List[str]], int]
 
-def main(words: Optional[List[str]] = None) -> int:
-    """Runs one command and answers with its exit code."""
+
+def main(words: Optional[List[str]] = None, others: Optional[Mapping[str, Command]] = None) -> int:
+    """Runs one command and answers with its exit code; `others` are commands that are not a node's."""
     words = sys.argv[1:] if words is None else words
     try:
-        return _run(words)
+        return _run(words, others or {})
     except PetctlError as error:
         print(f"petctl-agent: {error}", file=sys.stderr)
         return error.code
@@ -25,7 +27,9 @@ def main(words: Optional[List[str]] = None) -> int:
         return 130
 
 
-def _run(words: List[str]) -> int:
+def _run(words: List[str], others: Mapping[str, Command]) -> int:
+    if words and words[0] in others:
+        return others[words[0]](words[1:])
     if not words or "--help" in words or "-h" in words or words[0] == "help":
         print(USAGE, end="")
         return 0 if words else UsageError.code
@@ -36,7 +40,8 @@ def _run(words: List[str]) -> int:
         print(f"petctl {petctl.__version__} (Python {sys.version.split()[0]})")
         return 0
     if command != "join":
-        raise UsageError(f"there is no command {command!r}; use join, version or --help")
+        known = ", ".join(["join", *others])
+        raise UsageError(f"there is no command {command!r}; use {known}, version or --help")
     return _join(parse_join(rest))
 
 

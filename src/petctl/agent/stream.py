@@ -1,21 +1,26 @@
 """The live stream of `--stream`: the local workers' lines, each with its rank, on the agent's own stdout.
 
+    [3]: text           for people
+    [3.1] text          for programs (`--tagged`): rank 3, round 1, from stdout
+    [3.1!] text         ... from stderr; `parse_tagged` gets it back
+
 The files are the truth; this is a convenience for whoever watches. So it runs in threads of its own that share nothing
 with the control connection, and when its reader is slow it leaves lines out and says how many: it never falls behind.
 """
 
 from __future__ import annotations
 
-import os
-import select
+import re
 import threading
 import time
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from petctl.agent.logfiles import LogName
 from petctl.agent.logs import Chunk, LogFollower
+from petctl.agent.outlet import Outlet
 
 BEHIND_LIMIT = 8 << 20  # bytes read but not yet taken by the reader
+_TAGGED = re.compile(rb"\[(\d{1,18})\.(\d{1,18})(!?)\] (.*)\Z", re.DOTALL)
 
 
 class LinePrefixer:
@@ -38,78 +43,57 @@ class LinePrefixer:
         return body + b"\n" if ends else body
 
 
-class StreamForwarder:
-    """Follows the log files in one thread and writes them to `fd` from another, with a bounded stock in between."""
+class LineTagger:
+    """Puts `[rank.round] ` before every line, `[rank.round!] ` before those of stderr; gives out whole lines only."""
 
-    def __init__(self, log_dir: str, accept: Callable[[LogName], bool], fd: int = 1) -> None:
+    def prefix(self, chunk: Chunk) -> bytes:
+        """The chunk as it is shown; what is unfinished after a moment becomes a line of its own."""
+        label = b"[%d.%d%s] " % (chunk.name.rank, chunk.name.round, b"!" if chunk.name.stream == "err" else b"")
+        data = chunk.data[:-1] if chunk.data.endswith(b"\n") else chunk.data
+        return label + data.replace(b"\n", b"\n" + label) + b"\n"
+
+
+def parse_tagged(line: bytes) -> Optional[Chunk]:
+    """The inverse of `LineTagger`, for one line with or without its end; None for a line that no worker wrote."""
+    match = _TAGGED.match(line)
+    if match is None:
+        return None
+    rank, number, stderr, data = match.groups()
+    return Chunk(LogName(int(number), int(rank), "err" if stderr else "out"), data)
+
+
+class StreamForwarder:
+    """Follows the log files in one thread, and has what it finds written to `fd` by another."""
+
+    def __init__(self, log_dir: str, accept: Callable[[LogName], bool], fd: int = 1, tagged: bool = False) -> None:
         self._follower = LogFollower(log_dir, accept)
-        self._fd = fd
-        self._prefixer = LinePrefixer()
-        self._stock = bytearray()
-        self._dropped = 0
-        self._changed = threading.Condition()
+        self._prefixer: Union[LinePrefixer, LineTagger] = LineTagger() if tagged else LinePrefixer()
+        self._outlet = Outlet(fd, BEHIND_LIMIT, _missed, "petctl-stream-write")
         self._ending = False
-        self._read_all = False
         self._reader = threading.Thread(target=self._read, name="petctl-stream-read", daemon=True)
-        self._writer = threading.Thread(target=self._write, name="petctl-stream-write", daemon=True)
 
     def start(self) -> None:
         """Begins to forward."""
         self._reader.start()
-        self._writer.start()
+        self._outlet.start()
 
     def finish(self, patience: float) -> None:
         """Delivers what is left, unless the reader takes longer than `patience`."""
         deadline = time.monotonic() + patience
         self._ending = True
         self._follower.wake()
-        for thread in (self._reader, self._writer):
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._reader.join(max(0.0, deadline - time.monotonic()))
+        self._outlet.wait(max(0.0, deadline - time.monotonic()))
 
     def _read(self) -> None:
         try:
             for chunk in self._follower.follow(lambda: self._ending):
-                self._offer(self._prefixer.prefix(chunk))
+                data = self._prefixer.prefix(chunk)
+                self._outlet.offer(data, data.count(b"\n"))
         finally:
-            with self._changed:
-                self._read_all = True
-                self._changed.notify()
+            self._outlet.end()
             self._follower.close()
 
-    def _offer(self, data: bytes) -> None:
-        with self._changed:
-            if self._stock and len(self._stock) + len(data) > BEHIND_LIMIT:
-                self._dropped += data.count(b"\n")
-                return
-            self._mark_dropped()
-            self._stock += data
-            self._changed.notify()
 
-    def _mark_dropped(self) -> None:
-        if self._dropped:
-            self._stock += b"[petctl: %d lines dropped, the reader is slow]\n" % self._dropped
-            self._dropped = 0
-
-    def _write(self) -> None:
-        while True:
-            with self._changed:
-                while not self._stock and not self._read_all:
-                    self._changed.wait()
-                if not self._stock:
-                    self._mark_dropped()
-                if not self._stock:
-                    return
-                data = bytes(self._stock[:65536])
-                del self._stock[:65536]
-            try:
-                _write_all(self._fd, data)
-            except OSError:
-                return  # nobody reads any more; the files have everything
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(fd, data) :]
-        except BlockingIOError:  # somebody made our stdout non-blocking
-            select.select([], [fd], [])
+def _missed(count: int) -> bytes:
+    return b"[petctl: %d lines dropped, the reader is slow]\n" % count

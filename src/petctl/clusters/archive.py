@@ -17,10 +17,17 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).resolve().parent.parent
 NAME = "petctl-agent.pyz"
-PARTS = ("__init__.py", "errors.py", "rendezvous", "depot", "agent", "elastic")
+PARTS = ("__init__.py", "errors.py", "rendezvous", "depot", "agent", "supervision", "elastic")
 SHEBANG = b"#!/usr/bin/env python3\n"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the format knows
-ENTRY = '"""The entry of petctl-agent.pyz."""\n\nimport sys\n\nfrom petctl.agent.cli import main\n\nsys.exit(main())\n'
+ENTRY = '''"""The entry of petctl-agent.pyz."""
+
+import sys
+
+from petctl.supervision.cli import main
+
+sys.exit(main())
+'''
 
 
 def sources() -> list[Path]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from typing import TYPE_CHECKING, Any, Deque, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Mapping, Optional, Tuple
 
 from petctl.errors import AuthError, PetctlError, ProtocolError, Unreachable
 from petctl.rendezvous.joinfile import JoinFile
@@ -168,8 +168,9 @@ class _Wire:
 class ControlLink:
     """The command line's connection, blocking: `with ControlLink(join) as link: link.call("scale", wanted=3)`."""
 
-    def __init__(self, join: JoinFile) -> None:
-        self._join = join
+    def __init__(self, join: JoinFile, dial: Optional[Callable[[], socket.socket]] = None) -> None:
+        """`dial`: another way to the coordinator than the join file's; then its certificate must be pinned."""
+        self._join, self._dial = join, dial
         self._socket: Optional[socket.socket] = None
         self._reader = FrameReader(COORDINATOR_LIMIT)
         self._waiting: Deque[Dict[str, Any]] = deque()
@@ -186,11 +187,8 @@ class ControlLink:
         """Connects and has both sides prove themselves. The first `call` does it where nobody else did."""
         self.close()
         join, context = self._join, _context(self._join)
-        host, port = resolve(join.locator, timeout)
-        self._where = join_address(host, port)
         try:
-            self._socket = socket.create_connection((host, port), timeout)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = self._dialled(timeout)
             presented = None
             if context is not None:
                 encrypted = context.wrap_socket(self._socket)
@@ -206,14 +204,26 @@ class ControlLink:
             self.close()
             raise
 
-    def call(self, name: str, timeout: float = 30.0, **params: Any) -> Any:
+    def _dialled(self, timeout: float) -> socket.socket:
+        if self._dial is not None:
+            self._where = "the end of a tunnel"
+            dialled = self._dial()
+            dialled.settimeout(timeout)
+            return dialled
+        host, port = resolve(self._join.locator, timeout)
+        self._where = join_address(host, port)
+        connected = socket.create_connection((host, port), timeout)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    def call(self, name: str, patience: float = 30.0, **params: Any) -> Any:
         """What the coordinator answers; a refusal is raised as it was meant for the user, with its exit code."""
         if self._socket is None:
             self.connect()
         assert self._socket is not None
         self._number += 1
         try:
-            self._socket.settimeout(timeout)
+            self._socket.settimeout(patience)
             self._socket.sendall(encode_frame({**params, "id": self._number, "call": name}))
             answer = self._receive()
             while answer.get("id") != self._number:  # the late answer of a call that was given up

@@ -124,5 +124,6 @@ class Config:
     join_timeout: float = 600.0  # 0: wait for ever
     last_call: float = 0.0
     resize_interval: float = 30.0
+    recover_within: float = 0.0  # a new coordinator waits so long for all nodes of the last round; 0: as for silence
     eager: bool = False  # restarts are cheap: go on without nodes that are not ready to train, and take them in later
     stall_after: float = 60.0  # without a step, once steps are reported; 0: wait for ever

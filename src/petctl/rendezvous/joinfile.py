@@ -37,7 +37,7 @@ def read_join_file(path: Union[str, os.PathLike[str]]) -> JoinFile:
     except (ValueError, RecursionError):
         raise UsageError(f"the join file {path} is not JSON. {_REMEDY}") from None
     try:
-        return _decode(data)
+        return decode_join(data)
     except ValueError as error:
         raise UsageError(f"the join file {path} {error}. {_REMEDY}") from None
 
@@ -63,7 +63,8 @@ def write_join_file(path: Union[str, os.PathLike[str]], join: JoinFile) -> None:
 _REMEDY = "`petctl token JOB` writes a new one"
 
 
-def _decode(data: object) -> JoinFile:
+def decode_join(data: object) -> JoinFile:
+    """What a join file holds; ValueError says what is wrong with it."""
     if not isinstance(data, dict):
         raise ValueError("does not hold an object")
     for name in ("job", "token"):

@@ -102,7 +102,7 @@ class Coordinator:
         self.enough_since: Optional[float] = None
         self.short_since = now
         self.lenient_until = now  # closed connections are forgiven until then: this loop itself was late
-        self.recover_until = now + config.silence
+        self.recover_until = now + (config.recover_within or config.silence)
         self.settled = now
         self.committed = False  # has this coordinator started a round, or continued one?
         self.foreign_round = 0  # the newest round of another coordinator that anybody remembers

@@ -91,15 +91,16 @@ def test_workers_that_can_be_started_early_wait_for_their_code_too(stage: Stage)
     worker = Path(__file__).parents[1] / "agent" / "elastic_worker.py"
     (stage.path / "parks.py").write_bytes(worker.read_bytes())
     handle = submit(petctl.Job(script="parks.py", nodes="1:1:2", cwd=stage.path, grace=2))
-    eventually(lambda: handle.status().rounds, "the first round")
-    with held_back(handle):
-        handle.scale(2)
-        eventually(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
 
     def pid_in(name: str) -> str:
         path = job_path(handle) / "logs" / name
         found = re.search(r", pid (\d+)\n", path.read_text()) if path.exists() else None
         return found.group(1) if found else ""
+
+    eventually(lambda: pid_in("round-0001/rank-0.out"), "the first round, whose worker has said that it parks")
+    with held_back(handle):
+        handle.scale(2)
+        eventually(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
 
     early = eventually(lambda: pid_in("early-1-0.out"), "a worker without a place")
     assert eventually(lambda: pid_in("round-0002/rank-1.out"), "a worker of the second round") == early

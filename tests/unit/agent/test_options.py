@@ -12,8 +12,11 @@ from petctl.errors import UsageError
 def test_all_options_in_both_spellings() -> None:
     words = ["--file=F", "--node", "a", "--address=10.0.0.1", "--state-dir", "/s", "--gpus", "0,1", "--stream"]
     options = parse_join(words)
-    assert options[:2] == ("F", "a") and options[3:] == ("10.0.0.1", "/s", "0,1", None, True)
+    assert options[:2] == ("F", "a") and options[3:] == ("10.0.0.1", "/s", "0,1", None, True, False, None)
     assert parse_join(["--file", "F", "--nominal-gpus", "4"]).nominal_gpus == 4
+    options = parse_join(["--file=F", "--stream", "--tagged", "--replacement=2+1", "--leave-code", "91"])
+    assert (options.stream, options.tagged, options.leave_code) == (True, True, 91)
+    assert options.incarnation.startswith("00000003-")
 
 
 def test_every_start_is_a_new_incarnation_with_a_readable_name() -> None:
@@ -32,6 +35,9 @@ def test_every_start_is_a_new_incarnation_with_a_readable_name() -> None:
         (["--file", "F", "--nominal-gpus", "x"], "not a number"),
         (["--file", "F", "--gpus", "0", "--nominal-gpus", "1"], "not both"),
         (["--file", "F", "--stream=1"], "no value"),
+        (["--file", "F", "--tagged"], "--stream"),
+        (["--file", "F", "--replacement", "1-2"], "1-2"),
+        (["--file", "F", "--leave-code", "256"], "0 to 255"),
         (["F"], "'F'"),
     ],
 )

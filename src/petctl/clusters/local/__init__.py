@@ -5,7 +5,6 @@
     argv.py        the words that start a supervisor and a node
     addresses.py   where a coordinator listens, and how others reach it
     jobdir.py      the job directory: names, atomic files, locks
-    records.py     events, history, and the fields of a status
     reading.py     status, events and logs, as they change
     lost.py        recognising and burying a job that nobody looks after any more
     proxy.py       a port here that leads to a port of a node
@@ -17,10 +16,8 @@
     standby.py     ... the process that takes over when it is killed
     allotment.py   ... how many nodes there should be now
     keeper.py      ... starting, adopting, replacing and releasing them
-    recorder.py    ... writing down events and the newest status
+    recorder.py    ... writing down events and the newest status (when, is supervision/'s)
     listening.py   ... opening the coordinator's port
-    observed.py    ... the coordinator with an observer and a memory
-    picture.py     ... the status of a moment
 
 The user's commands and the supervisor are different processes, and meet only in the job's directory and on the
 coordinator's control connection.

@@ -267,9 +267,12 @@ class LocalCluster:
         """A port here that leads to a node's."""
         status = self._live(self._directory(job_id), "reached")
         row = _known_node(status, node) if node is not None else _first_node(status)
-        from petctl.clusters.local.proxy import forwarded
+        import socket
 
-        return forwarded(row["address"] or "127.0.0.1", port, local_port)
+        from petctl.clusters.proxy import forwarded
+
+        place = row["address"] or "127.0.0.1", port
+        return forwarded(lambda: socket.create_connection(place, timeout=10), local_port)
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         """A join file for agents that this machine does not start itself."""

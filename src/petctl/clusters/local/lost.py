@@ -15,7 +15,6 @@ from typing import Any, Optional
 
 from petctl.clusters.local.jobdir import START_WITHIN, JobDirectory, read_json, take_lock, write_json, write_once
 from petctl.clusters.local.processes import boot_id, sweep
-from petctl.clusters.local.records import append_event, close_status, first_status, new_event
 from petctl.clusters.local.slots import Slots
 from petctl.errors import InternalError, NoRoom
 
@@ -26,7 +25,7 @@ LOOK_AGAIN = 0.05
 def newest_status(directory: JobDirectory) -> dict[str, Any]:
     """What was last written down about the job, final as soon as it is over for good."""
     record = _record(directory)
-    status = read_json(directory.status) or first_status(record)
+    status = read_json(directory.status) or _first_status(record)
     if status["finished"] is not None or directory.supervised():
         return status
     if not _gone(directory, record["submitted"]):
@@ -52,6 +51,8 @@ def _gone(directory: JobDirectory, submitted: float) -> bool:
 
 def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
     """Makes the end of an abandoned job final; None when somebody looks after it after all."""
+    from petctl.supervision.records import append_event, close_status, new_event  # few jobs are buried
+
     lock = take_lock(directory.supervisor_lock)
     if lock is None:
         return None
@@ -66,7 +67,7 @@ def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
             with suppress(OSError):
                 append_event(directory.events, new_event("closing", f"{state}: {sentence}"))
         outcome = read_json(directory.outcome) or {}
-        status = read_json(directory.status) or first_status(record)
+        status = read_json(directory.status) or _first_status(record)
         if status["finished"] is None:
             sweep(directory.id, directory.nodes)
             status = close_status(status, outcome, float(outcome.get("finished", now)))
@@ -78,6 +79,12 @@ def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
         return status
     finally:
         os.close(lock)
+
+
+def _first_status(record: dict[str, Any]) -> dict[str, Any]:
+    from petctl.supervision.records import first_status  # every command comes here, and most find a status
+
+    return first_status(record)
 
 
 def _reason(directory: JobDirectory) -> str:

@@ -19,7 +19,6 @@ from petctl.agent.logs import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.jobdir import JobDirectory, read_json
 from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.records import read_events as past_events
 from petctl.errors import PetctlError
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
@@ -126,7 +125,7 @@ def _from_store(
     here = {(name.round, name.rank) for name, _ in list_logs(str(directory.logs))}
     ran = {
         LogName(event["round"], rank, "out")
-        for event in past_events(directory.events)
+        for event in _past_events(directory)
         if event["kind"] == "running"
         for first, count in event.get("members", {}).values()
         for rank in range(first, first + count)
@@ -141,10 +140,16 @@ def _from_store(
                 yield name, data
 
 
+def _past_events(directory: JobDirectory) -> list[dict[str, Any]]:
+    from petctl.supervision.records import read_events as past_events  # for logs; whoever wants a status needs none
+
+    return past_events(directory.events)
+
+
 def _newest_round(directory: JobDirectory) -> int:
     """Of those that have written anything, here or elsewhere."""
     here = max((name.round for name, _ in list_logs(str(directory.logs))), default=0)
-    ran = (event["round"] for event in past_events(directory.events) if event["kind"] == "running")
+    ran = (event["round"] for event in _past_events(directory) if event["kind"] == "running")
     return max(here, max(ran, default=0))
 
 
@@ -158,7 +163,7 @@ class _NodeOf:
     def __call__(self, name: LogName) -> str:
         if name.round not in self._rounds:
             # The events, not the status: a round is written down there before its first worker can write a line.
-            for event in past_events(self._directory.events):
+            for event in _past_events(self._directory):
                 if event["kind"] == "running":
                     self._rounds[event["round"]] = event.get("members", {})
         for node, (first, count) in self._rounds.get(name.round, {}).items():

@@ -34,11 +34,8 @@ from petctl.clusters.local.jobdir import (
 )
 from petctl.clusters.local.keeper import REPLACE_PATIENCE, START_PATIENCE, NodeKeeper
 from petctl.clusters.local.listening import encryption, open_port
-from petctl.clusters.local.observed import ObservedCoordinator
-from petctl.clusters.local.picture import node_rows, sentence_of, state_of
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
-from petctl.clusters.local.records import results_place
 from petctl.clusters.local.secrets import secret_values
 from petctl.clusters.local.sending import Sending
 from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
@@ -46,6 +43,9 @@ from petctl.errors import NoRoom, NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
+from petctl.supervision.observed import ObservedCoordinator
+from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
+from petctl.supervision.records import results_place
 
 QUEUE_STEP = 0.2  # seconds between two looks at the queue
 GROW_STEP = 1.0  # ... and at free slots for a job that runs below its wanted size
@@ -189,9 +189,7 @@ class Supervisor:
             if effect.kind == "joined" and self.machine is not None and data["node"] in self.machine.nodes:
                 self.keeper.joined(data["node"], self.machine.nodes[data["node"]].report.incarnation)
             if effect.kind == "running" and self.machine is not None:
-                procs = {name: node.report.procs for name, node in self.machine.nodes.items()}
-                places = self.machine.places.items()
-                data["members"] = {name: [place.first_rank, procs.get(name, 0)] for name, (_, place) in places}
+                data["members"] = members_of(self.machine)
             self.recorder.event(effect.kind, effect.sentence, **data)
             wanted = self.allotment.wanted
             if effect.kind in ("continued", "round") and self.machine and self.machine.wanted != wanted:

@@ -1,11 +1,11 @@
-"""A job's status at one moment, from what the coordinator and the keeper know. Pure: facts in, the fields of
-status.json out."""
+"""A job's status at one moment, from what the coordinator knows and, where there is one, the keeper of its nodes.
+Pure: facts in, fields of the status out."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from petctl.rendezvous.machine import GATHERING, RUNNING
+from petctl.rendezvous.machine import GATHERING, RUNNING, Coordinator
 
 
 def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> List[Dict[str, Any]]:
@@ -28,6 +28,12 @@ def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -
             "sentence": node["note"],
         }
     return sorted(rows.values(), key=lambda row: (len(row["name"]), row["name"]))
+
+
+def members_of(machine: Coordinator) -> Dict[str, List[int]]:
+    """Who takes part in the running round: node -> first rank, number of ranks."""
+    procs = {name: node.report.procs for name, node in machine.nodes.items()}
+    return {name: [place.first_rank, procs.get(name, 0)] for name, (_, place) in machine.places.items()}
 
 
 def state_of(phase: str, last: str, ran: bool) -> str:

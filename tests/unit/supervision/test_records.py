@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.local.picture import node_rows, sentence_of, state_of
-from petctl.clusters.local.records import History, append_event, close_status, new_event, read_events
+from petctl.supervision.picture import node_rows, sentence_of, state_of
+from petctl.supervision.records import History, append_event, close_status, new_event, read_events
 
 
 def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
@@ -27,6 +27,18 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
     assert history.rounds[1]["reason"] == "node 0 was lost too"
     assert history.restarts == {"1": 1}
     assert (history.started, history.broken, history.round, history.spent) == (1.0, None, 3, 1)
+
+
+def test_a_round_whose_beginning_is_not_known_is_there_once() -> None:
+    history = History()
+    event = {"kind": "continued", "sentence": "round 4 goes on", "round": 4, "nodes": ["0"], "members": {"0": [0, 2]}}
+    history.take({"time": 5.0, **event})
+    history.take({"time": 6.0, **event})
+    assert [(past["number"], past["started"], past["members"]) for past in history.rounds] == [(4, 5.0, {"0": [0, 2]})]
+    assert history.round == 4
+    history.take({"time": 7.0, "kind": "round", "round": 5, "reason": "node 0 was lost"})
+    history.take({"time": 9.0, "kind": "running", "round": 5, "nodes": ["1"], "world_size": 1})
+    assert history.rounds[1]["seconds_lost"] == 2.0
 
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """What is kept about a job: its events, the history that follows from them, and the fields of its status.
 
 Events are appended and never changed. The history (rounds, restarts, seconds lost) is a fold over them, by the same
-function whether they happen now or are read back by a replaced supervisor or a reader. Cheap to import: every command
-reads these.
+function whether they happen now or are read back by a replaced supervisor or a reader. Cheap to import: commands of
+the user read these too.
 """
 
 from __future__ import annotations
@@ -47,18 +47,27 @@ class History:
         elif kind == "running":
             number = int(event["round"])
             lost = now - self.broken if self.broken is not None else 0.0
-            self.rounds.append(
-                {
-                    "number": number,
-                    "reason": self._reasons.get(number, ""),
-                    "nodes": list(event.get("nodes", ())),
-                    "members": event.get("members", {}),
-                    "world_size": event.get("world_size", 0),
-                    "started": now,
-                    "seconds_lost": round(lost, 3),
-                }
-            )
+            self._runs(number, event, self._reasons.get(number, ""), lost)
+        elif kind == "continued" and "members" in event:
+            number = int(event["round"])
+            if all(past["number"] != number for past in self.rounds):  # its beginning is known only to others
+                self._runs(number, event, str(event["sentence"]), 0.0)
             self.broken = None
+
+    def _runs(self, number: int, event: Dict[str, Any], reason: str, lost: float) -> None:
+        self.rounds.append(
+            {
+                "number": number,
+                "reason": reason,
+                "nodes": list(event.get("nodes", ())),
+                "members": event.get("members", {}),
+                "world_size": event.get("world_size", 0),
+                "started": float(event.get("time", 0.0)),
+                "seconds_lost": round(lost, 3),
+            }
+        )
+        self.round = max(self.round, number)
+        self.broken = None
 
 
 def read_events(path: Path) -> List[Dict[str, Any]]:

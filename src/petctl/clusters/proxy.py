@@ -1,4 +1,4 @@
-"""A port on this machine that leads to another port: what `petctl forward` opens.
+"""A port on this machine that leads to another port, wherever that is: what `petctl forward` opens.
 
 Bytes are copied as they come, in both directions, each connection in threads of its own; it knows nothing of what
 they mean. Only this machine can connect to it.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from petctl.errors import UsageError
+from petctl.errors import PetctlError, UsageError
+
+_Dial = Callable[[], socket.socket]
 
 
 @contextmanager
-def forwarded(host: str, port: int, local_port: int = 0) -> Iterator[int]:
-    """The local port, open for as long as the context lasts."""
+def forwarded(dial: _Dial, local_port: int = 0) -> Iterator[int]:
+    """The local port, open for as long as the context lasts; `dial` connects to the other one."""
     try:
         listener = socket.create_server(("127.0.0.1", local_port))
     except OSError as error:
@@ -24,7 +26,7 @@ def forwarded(host: str, port: int, local_port: int = 0) -> Iterator[int]:
             f"port {local_port} cannot be opened here: {error.strerror}; take another, or 0 for any"
         ) from None
     connections: set[socket.socket] = set()
-    acceptor = threading.Thread(target=_accept, args=(listener, host, port, connections), daemon=True)
+    acceptor = threading.Thread(target=_accept, args=(listener, dial, connections), daemon=True)
     acceptor.start()
     try:
         yield int(listener.getsockname()[1])
@@ -36,20 +38,20 @@ def forwarded(host: str, port: int, local_port: int = 0) -> Iterator[int]:
         acceptor.join()
 
 
-def _accept(listener: socket.socket, host: str, port: int, connections: set[socket.socket]) -> None:
+def _accept(listener: socket.socket, dial: _Dial, connections: set[socket.socket]) -> None:
     while True:
         try:
             near, _ = listener.accept()
         except OSError:
             return
-        threading.Thread(target=_connect, args=(near, host, port, connections), daemon=True).start()
+        threading.Thread(target=_connect, args=(near, dial, connections), daemon=True).start()
 
 
-def _connect(near: socket.socket, host: str, port: int, connections: set[socket.socket]) -> None:
+def _connect(near: socket.socket, dial: _Dial, connections: set[socket.socket]) -> None:
     with near:
         try:
-            far = socket.create_connection((host, port), timeout=10)
-        except OSError:
+            far = dial()
+        except (OSError, PetctlError):
             return  # nothing listens there yet: the caller sees its connection closed, and may try again
         far.settimeout(None)
         with far:

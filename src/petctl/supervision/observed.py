@@ -1,4 +1,4 @@
-"""The rendezvous machine as the local supervisor runs it: with somebody who looks on. It changes no decision."""
+"""The rendezvous machine with somebody who looks on, for records and status. It changes no decision."""
 
 from __future__ import annotations
 

@@ -1,0 +1,42 @@
+"""The command line of `petctl-agent.pyz`: `coordinate`, and everything that an agent can do."""
+
+from __future__ import annotations
+
+import sys
+from typing import List, Optional
+
+from petctl.agent.cli import main as agent_main
+from petctl.errors import InternalError, PetctlError
+from petctl.supervision.options import USAGE, CoordinateOptions, parse_coordinate
+
+
+def main(words: Optional[List[str]] = None) -> int:
+    """Runs one command and answers with its exit code."""
+    return agent_main(words, {"coordinate": _coordinate})
+
+
+def _coordinate(words: List[str]) -> int:
+    if "--help" in words or "-h" in words:
+        print(USAGE, end="")
+        return 0
+    options = parse_coordinate(words)
+    from petctl.supervision.parent import keep_alive
+
+    return keep_alive(lambda start, ready: _run(options, start, ready), options.state, options.replacement)
+
+
+def _run(options: CoordinateOptions, start: int, ready: int) -> int:
+    """The coordinator's process. Everything heavy is imported here, so its parent stays small."""
+    try:
+        from petctl.supervision.pod import run
+
+        return run(options, start, ready)
+    except PetctlError as error:
+        print(f"petctl-agent: {error}", file=sys.stderr)
+        return error.code
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        print("petctl-agent: a fault of petctl itself; the coordinator is started anew", file=sys.stderr)
+        return InternalError.code

@@ -1,0 +1,62 @@
+"""What a coordinator leaves in its container for the process that replaces it there: `--state`.
+
+    starts          how many coordinator processes this container has had: the lower part of the epoch
+    wanted          the size that the user asked for last
+    events.jsonl    the events so far
+    code.tar.gz     the job's code, joined from its pieces
+
+A coordinator in another container has none of it, and learns from the nodes what it needs. Small to import: the parent
+process uses it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterable, Optional
+
+
+class Memory:
+    """One container's memory."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.events = directory / "events.jsonl"
+        self.archive = directory / "code.tar.gz"
+        self._starts = directory / "starts"
+        self._wanted = directory / "wanted"
+
+    def next_start(self, replacement: int) -> int:
+        """The number of the process that is about to start, from 0; durable before it is used."""
+        known = _read(self._starts).split()
+        number = int(known[1]) + 1 if len(known) == 2 and known[0] == str(replacement) else 0
+        replace(self._starts, [f"{replacement} {number}\n".encode()])
+        return number
+
+    @property
+    def wanted(self) -> Optional[int]:
+        """The user's last wish, if there was one."""
+        text = _read(self._wanted).strip()
+        return int(text) if text.isdigit() else None
+
+    @wanted.setter
+    def wanted(self, count: Optional[int]) -> None:
+        replace(self._wanted, [f"{count}\n".encode()])
+
+
+def replace(path: Path, parts: Iterable[bytes]) -> None:
+    """Replaces a file whole, and durably."""
+    draft = path.with_name(f".{path.name}.draft")
+    with open(draft, "wb") as file:
+        for part in parts:
+            file.write(part)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return ""

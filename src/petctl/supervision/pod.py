@@ -1,0 +1,329 @@
+"""The coordinator of one job in a pod: the rendezvous, and all that others may know or want of the job.
+
+    nodes   <-- TLS -->  CoordinatorServer  <->  ObservedCoordinator          control calls: status, watch, scale,
+                                                     |                        cancel, code
+    stdout  <-- events --  Board  <------------------'
+    termination message  <-- the outcome, before anybody is told
+
+It starts no node and knows no interface of a cluster: nodes come by themselves, named by their index. Killed, it is
+started anew in the same container (`parent.py`) and remembers what is in the container (`memory.py`). In another
+container it knows only what the nodes tell: which round runs, what was spent, how many nodes are wanted; rounds before
+that, and when the job started, it does not know, so there the time limit counts from its own start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import signal
+import time
+from typing import Any, Callable, Dict, Optional, Set, Tuple
+
+from petctl.agent.codesource import serve
+from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.rendezvous.coordinator import CoordinatorServer
+from petctl.rendezvous.events import Config, End, Event, Expect, Lost, Scale
+from petctl.rendezvous.listener import allow_many_connections
+from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
+from petctl.rendezvous.tls import certificate_pin, server_context
+from petctl.supervision import parent
+from petctl.supervision.board import Board
+from petctl.supervision.material import Material
+from petctl.supervision.memory import Memory
+from petctl.supervision.message import read_message, write_message
+from petctl.supervision.observed import ObservedCoordinator
+from petctl.supervision.options import CoordinateOptions
+from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
+from petctl.supervision.printing import Printer
+from petctl.supervision.records import first_status, read_events
+
+EPOCHS = 1_000_000  # of one container: its own counter is below that, the counter of containers above
+START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come
+LAST_PATIENCE = 10.0  # beyond the grace: nodes that have not gone by then are not waited for
+PRINT_PATIENCE = 5.0  # seconds for a reader to take the last events
+STOP_PATIENCE = 0.5  # ... of a coordinator that was asked to stop: there will be another
+
+
+def run(options: CoordinateOptions, start: int, ready: int) -> int:
+    """The process: `start` is its number in this container, `ready` is written to when it listens."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    material = Material(options.job)
+    printer = Printer(torn=start > 0)
+
+    async def live() -> int:
+        coordinator = PodCoordinator(options, material, start, printer)
+        return await coordinator.run(lambda: os.write(ready, b"."))
+
+    code = asyncio.run(live())
+    printer.finish(PRINT_PATIENCE if code == parent.OVER else STOP_PATIENCE)
+    return code
+
+
+class PodCoordinator:
+    """One job, as far as this process sees it. Made inside the running loop."""
+
+    def __init__(self, options: CoordinateOptions, material: Material, start: int, printer: Printer) -> None:
+        self._options, self._plan, self._id = options, material.plan, str(material.record["id"])
+        self._material = material
+        self._start = start
+        self._fresh = options.replacement == 0 and start == 0
+        self._learning = not self._fresh  # from the nodes, how things stand
+        self._epoch = (options.replacement + 1) * EPOCHS + start
+        self._config = Config(**self._plan["config"])
+        self._memory = Memory(options.state)
+        self._has_code = material.join_code(self._memory.archive)
+        past = read_events(self._memory.events)
+        self._began = float(past[0]["time"]) if past else time.time()
+        self._wish = self._memory.wanted  # of the user, as far as this container heard it
+        self._board = Board(first_status(material.record), past, self._epoch, self._memory.events, printer)
+        message = read_message(options.message)
+        self._closed_before = message is not None
+        self._outcome = decode_outcome(message["outcome"]) if message else None  # the job's, once it is on record
+        self._finished = float(message["finished"]) if message else 0.0
+        self._over = asyncio.Event()
+        self._fewer = asyncio.Event()  # a node has gone, or the user is in a hurry
+        self._hurried_until = float("inf")
+        self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._machine = self._make_machine()
+        self._server = self._make_server()
+
+    def _make_machine(self) -> ObservedCoordinator:
+        history = self._board.history
+        config = Config(**{**self._plan["config"], "wanted": self._wish or self._config.wanted})
+        memory = None if self._fresh else Header(round=history.round, ran=history.round, spent=history.spent)
+        now, leader = asyncio.get_running_loop().time(), secrets.token_hex(8)
+        return ObservedCoordinator(config, now, leader, self._epoch, self._fresh, self._outcome, memory)
+
+    def _make_server(self) -> CoordinatorServer:
+        certificate, key = self._material.certificate, self._material.key
+        control: Dict[str, Callable[..., object]] = {
+            "status": self._board.now,
+            "watch": self._board.watch,
+            "scale": self._scale,
+            "cancel": self._cancel,
+            "code": self._code,
+        }
+        values, self._problem = self._secret_values()
+        return CoordinatorServer(
+            self._machine,
+            self._material.token,
+            {"task": {**self._plan["task"], "secrets": values}},
+            self._record,
+            self._on_effect,
+            control,
+            server_context(certificate, key),
+            certificate_pin(certificate),
+        )
+
+    def _secret_values(self) -> Tuple[Dict[str, str], str]:
+        """The values, or why the job cannot have them."""
+        try:
+            return self._material.secret_values(), ""
+        except UsageError as error:
+            return {}, str(error)
+
+    async def run(self, listens: Callable[[], object]) -> int:
+        """Until the job is over and its nodes have gone, or this process must go; its exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled, number)
+        allow_many_connections()
+        self._introduce()
+        await self._listen()
+        listens()
+        self._begin()
+        limit, end = loop.create_task(self._limit_time()), loop.create_task(self._see_to_the_end())
+        either: Set[asyncio.Future[int]] = {self._stopped, end}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        limit.cancel()
+        self._server.close()
+        await asyncio.sleep(0)  # the last words are written before the loop ends
+        return end.result() if end.done() else self._stopped.result()
+
+    async def _listen(self) -> None:
+        host, port = self._options.listen, self._options.port
+        try:
+            await self._server.listen(host, port)
+        except OSError as error:
+            raise PetctlError(
+                f"cannot listen on {host}, port {port}: {error.strerror}; is another process using it?"
+            ) from None
+
+    def _introduce(self) -> None:
+        """The first event, and a first picture."""
+        board, history = self._board, self._board.history
+        if not self._fresh:  # whether the workers train is not changed by who coordinates them
+            board.status["state"] = "running" if history.rounds and history.broken is None else "recovering"
+        board.picture = self._picture
+        self._machine.observe = board.touch
+        if self._fresh:
+            board.event("started", f"{self._id} starts with {self._machine.wanted} node(s)", nodes=self._machine.wanted)
+        elif self._start == 0:
+            sentence = f"the coordinator was replaced: this is number {self._options.replacement + 1}"
+            board.event("replaced", sentence, replacement=self._options.replacement)
+        else:
+            board.event("restarted", "the coordinator was started anew in its container", start=self._start)
+
+    def _begin(self) -> None:
+        if self._outcome is not None:
+            self._over.set()
+        elif self._problem:
+            self._server.step(End(Outcome(ENDED_FAILED, NotFound.code, self._problem)))
+        else:
+            self._expect()
+
+    def _expect(self) -> None:
+        """Nodes that should be there are waited for, unless they take too long."""
+        names = tuple(str(index) for index in range(self._machine.wanted))
+        self._server.step(Expect(names, START_PATIENCE))
+
+    def _signalled(self, number: int) -> None:
+        if self._outcome is None:
+            self._stop(128 + number)
+        else:  # the end is on record, so the exit code has to say it
+            self._hurry(0.0)
+
+    def _hurry(self, patience: float) -> None:
+        """Nodes are not waited for any longer than that."""
+        self._hurried_until = asyncio.get_running_loop().time() + patience
+        self._fewer.set()
+
+    def _stop(self, code: int) -> None:
+        """This process ends at once; the job does not."""
+        if not self._stopped.done():
+            self._stopped.set_result(code)
+
+    # -- at work -------------------------------------------------------------------------------------------------------
+
+    def _on_effect(self, effect: object) -> None:
+        if isinstance(effect, Lost):
+            self._fewer.set()
+        elif isinstance(effect, Event) and not (self._outcome is not None and effect.kind == "lost"):
+            data = dict(effect.data)
+            if effect.kind in ("running", "continued"):
+                data.setdefault("nodes", list(self._machine.places))
+                data.setdefault("world_size", self._machine.status()["world_size"])
+                data["members"] = members_of(self._machine)
+            self._board.event(effect.kind, effect.sentence, **data)
+            if effect.kind in ("continued", "round") and self._learning:
+                self._learning = False
+                self._learnt()
+            elif effect.kind == "deposed":
+                self._stop(parent.DEPOSED)
+
+    def _learnt(self) -> None:
+        """The nodes have said how many are wanted; a wish that they had not heard of is newer."""
+        if self._wish is not None and self._wish != self._machine.wanted:
+            self._server.step(Scale(self._wish, self._surplus(self._wish)))
+        if self._machine.wanted > self._config.wanted:
+            self._expect()
+
+    def _surplus(self, wanted: int) -> Tuple[str, ...]:
+        """Nodes with an index that there should not be; those that joined by hand have other names."""
+        known = {*self._machine.nodes, *self._machine.expected}
+        return tuple(name for name in known if name.isdigit() and int(name) >= wanted)
+
+    def _picture(self) -> Dict[str, Any]:
+        facts, board = self._machine.status(), self._board
+        rows = node_rows(facts, {})
+        outcome, wanted = self._outcome, self._machine.wanted
+        ran = bool(board.history.rounds) or self._machine.ran > 0
+        return {
+            "state": state_of(facts["phase"], str(board.status["state"]), ran),
+            "sentence": sentence_of(facts, len(rows), outcome.sentence if outcome else "", wanted, wanted),
+            "size": self._size(),
+            "round": facts["round"],
+            "epoch": facts["epoch"],
+            "spent": facts["spent"],
+            "world_size": facts["world_size"],
+            "nodes": rows,
+            "progress": facts["progress"] or board.status.get("progress"),
+        }
+
+    def _size(self) -> Dict[str, int]:
+        return {"min": self._config.min_nodes, "wanted": self._machine.wanted, "max": self._config.max_nodes}
+
+    async def _limit_time(self) -> None:
+        """From the job's first start, as far as this container knows it; else from the container's."""
+        limit = self._plan.get("max_time")
+        if limit:
+            await asyncio.sleep(max(0.0, self._began + limit - time.time()))
+            self._server.step(End(Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")))
+
+    # -- what the user wants -------------------------------------------------------------------------------------------
+
+    def _scale(self, wanted: int) -> str:
+        least, most = self._config.min_nodes, self._config.max_nodes
+        if type(wanted) is not int or not least <= wanted <= most:
+            raise UsageError(
+                f"{self._id} may have {least} to {most} nodes, not {wanted}; "
+                "a job's bounds are set when it is submitted"
+            )
+        if self._outcome is not None:
+            raise UsageError(f"{self._id} is ending: {self._outcome.sentence}")
+        before = self._machine.wanted
+        self._memory.wanted = self._wish = wanted
+        self._server.step(Scale(wanted, self._surplus(wanted)))
+        self._expect()
+        return f"scaling from {before} to {wanted} nodes" if before != wanted else f"already at {wanted} nodes"
+
+    def _cancel(self, kill: bool = False) -> str:
+        if kill:
+            self._hurry(LAST_PATIENCE)
+        if self._outcome is None:
+            sentence = "killed by the user" if kill else "cancelled by the user"
+            self._server.step(End(Outcome(CANCELLED, 130, sentence)))
+        return "killing" if kill else "cancelling"
+
+    def _code(self, offset: int, size: int) -> Dict[str, object]:
+        if not self._has_code:
+            raise PetctlError(f"{self._id} has no code of its own here")
+        return serve(str(self._memory.archive), offset, size)
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _record(self, outcome: Outcome) -> Optional[Outcome]:
+        """Makes the end durable; after this the job is over, whoever is killed next."""
+        if self._outcome is None:
+            self._board.freeze()
+            self._finished = time.time()
+            write_message(
+                self._options.message,
+                outcome,
+                started=self._board.history.started,
+                finished=self._finished,
+                spent=self._machine.budget.spent,
+                round=self._machine.ran,
+                rounds=len(self._board.history.rounds),
+                size=self._size(),
+            )
+            self._outcome = outcome
+        self._over.set()
+        return self._outcome
+
+    async def _see_to_the_end(self) -> int:
+        """When the job is over: until its nodes know, and have gone."""
+        await self._over.wait()
+        await self._until_gone()
+        assert self._outcome is not None
+        await self._board.close(encode(self._outcome), self._finished)
+        return parent.OVER
+
+    async def _until_gone(self) -> None:
+        loop = asyncio.get_running_loop()
+        # Nodes that heard nothing of the end yet connect again within this time.
+        within = self._config.recover_within or self._config.silence
+        back_by = loop.time() + (within if self._closed_before else 0.0)
+        end = loop.time() + self._plan["task"]["grace"] + LAST_PATIENCE
+        while True:
+            until = min(self._hurried_until, end if self._machine.nodes else back_by)
+            left = until - loop.time()
+            if left <= 0:
+                return
+            self._fewer.clear()
+            try:
+                await asyncio.wait_for(self._fewer.wait(), left)
+            except asyncio.TimeoutError:
+                pass
