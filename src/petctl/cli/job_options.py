@@ -27,7 +27,8 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 
 _PLAIN_FIELDS = (
     *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
-    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code", "requirements", "store"),
+    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code", "image", "requirements"),
+    "store",
 )
 
 _OPTIONS: list[Callable[[Any], Any]] = [
@@ -61,6 +62,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--cwd", metavar="DIR", help="The workers' directory; with --code, inside the snapshot."),
     click.option("--code", metavar="WHERE", help="Run from a snapshot of it: a directory, file, archive, git+URL@REF."),
     click.option("--no-upload", is_flag=True, help="Run in place: no snapshot of the code is made."),
+    click.option("--image", metavar="IMAGE", help="Container image of the nodes, on Kubernetes; it needs Python 3.9."),
     click.option("--requirements", metavar="FILE", help="Install what this file of the code names, once per machine."),
     click.option(
         "--folder", "folders", metavar="NAME[=LOCATION[,MODE]]", multiple=True, help="Only these mapped folders."

@@ -20,7 +20,11 @@ from petctl.clusters.config import cluster_settings
 from petctl.errors import PetctlError, UsageError
 from petctl.spec import Job
 
-KINDS = {"local": "petctl.clusters.local.cluster"}
+KINDS = {
+    "local": "petctl.clusters.local.cluster",
+    "kubernetes": "petctl.clusters.kubernetes.cluster",
+    "k8s": "petctl.clusters.kubernetes.cluster",
+}
 DEFAULT = "local"
 
 

@@ -63,6 +63,11 @@ def cluster_settings(name: str) -> dict[str, Any]:
     return settings
 
 
+def cluster_names() -> list[str]:
+    """Those that any of the files has settings for."""
+    return sorted({str(name) for _, section in sections("clusters") for name in section})
+
+
 def store_settings() -> dict[str, Any]:
     """The settings of object stores by location, those of the directory's own file winning."""
     settings: dict[str, Any] = {}

@@ -20,7 +20,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.clusters.base import DEFAULT, KINDS, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
+from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
+from petctl.clusters.config import cluster_names
 from petctl.errors import InternalError, NotFound, UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.names import find_id, name_of, new_id
@@ -160,6 +161,8 @@ def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHand
             where.submit(where.plan(job, job_id, code))
         except AlreadyExists:
             continue
+        if where.name != DEFAULT:
+            Registry(petctl_home()).know(where.name)
         return JobHandle(job_id, where)
     raise InternalError(f"found no free id for {name!r}; remove ended jobs with: petctl rm --finished")
 
@@ -178,9 +181,16 @@ def render(job: Job, cluster: str | None = None, output: str = "yaml") -> str:
 
 
 def get(reference: str) -> JobHandle:
-    """The job of this id, or of the only id that begins or ends so."""
-    places = {cluster: find_cluster(cluster, petctl_home()) for cluster in KINDS}
-    ids = {job_id: place for place in places.values() for job_id in place.ids()}
+    """The job of this id, or of the only id that begins or ends so: here, or else on any cluster that is known here."""
+    home = petctl_home()
+    here = find_cluster(DEFAULT, home)
+    try:
+        return JobHandle(find_id(reference, here.ids()), here)
+    except NotFound:
+        others = sorted({*cluster_names(), *Registry(home).clusters()} - {DEFAULT})
+        if not others:
+            raise
+    ids = {job_id: place for place in [here, *(find_cluster(name, home) for name in others)] for job_id in place.ids()}
     job_id = find_id(reference, ids)
     return JobHandle(job_id, ids[job_id])
 

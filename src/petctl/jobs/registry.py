@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     submitted REAL NOT NULL,
     status BLOB NOT NULL,
     PRIMARY KEY (cluster, id)
-)
+);
+CREATE TABLE IF NOT EXISTS clusters (name TEXT PRIMARY KEY);
 """
 _Result = TypeVar("_Result")
 
@@ -35,6 +36,14 @@ class Registry:
 
     def __init__(self, home: Path) -> None:
         self.path = home / "registry.db"
+
+    def know(self, cluster: str) -> None:
+        """A job was submitted there."""
+        self._try(lambda db: db.execute("INSERT OR IGNORE INTO clusters VALUES (?)", (cluster,)), None)
+
+    def clusters(self) -> list[str]:
+        """Where jobs were submitted to from here."""
+        return self._try(lambda db: [name for (name,) in db.execute("SELECT name FROM clusters")], [])
 
     def ended(self, cluster: str) -> dict[str, Status]:
         """What is known of a cluster's ended jobs, by id."""
@@ -69,7 +78,7 @@ class Registry:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 with closing(sqlite3.connect(self.path, timeout=2.0)) as database:
                     database.execute("PRAGMA journal_mode = WAL")
-                    database.execute(_SCHEMA)
+                    database.executescript(_SCHEMA)
                     with database:
                         return act(database)
             except sqlite3.OperationalError:

@@ -92,6 +92,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     cluster: str = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    image: str = ""  # of the containers that its nodes are, on clusters where nodes are containers
     requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
     allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
     folders: str | dict[str, Folder] = ALL  # mapped folders: "all" of the configuration's, "none", or these
@@ -134,6 +135,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             cluster: str | None = None,
             cwd: str | PathLike[str] | None = None,
             code: str | PathLike[str] | None = None,
+            image: str | None = None,
             requirements: str | PathLike[str] | None = None,
             allow_secrets: Sequence[str] | str | None = None,
             folders: str | Sequence[str] | Mapping[str, Any] | None = None,
@@ -207,6 +209,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "cluster": values.single_line,
     "cwd": values.text,
     "code": values.single_line,
+    "image": values.single_line,
     "requirements": values.single_line,
     "allow_secrets": values.words,
     "folders": folders,

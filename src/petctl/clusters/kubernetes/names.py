@@ -1,0 +1,43 @@
+"""Names and labels of the objects that are made for a job.
+
+Kubernetes allows less in a name than petctl does in a job's id: lower-case letters, digits and dashes, at most 63, a
+letter first. What had to be changed gets a digest of the id, so two ids never share a name; the id itself is kept in
+an annotation. Pure: nothing here asks a cluster.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+LONGEST = 40  # of 63: what is made from it gets an ending, and the pods' names yet another
+JOB = "petctl.dev/job"
+ROLE = "petctl.dev/role"
+ID = "petctl.dev/id"
+COORDINATOR, NODE = "coordinator", "node"
+MANAGED = {"app.kubernetes.io/managed-by": "petctl"}
+
+
+def object_name(job_id: str) -> str:
+    """The name that everything of a job begins with."""
+    cleaned = re.sub(r"[^a-z0-9-]+", "-", job_id.lower()).strip("-")
+    if not cleaned[:1].isalpha():
+        cleaned = f"j-{cleaned}".rstrip("-")
+    if cleaned == job_id and len(cleaned) <= LONGEST:
+        return cleaned
+    digest = hashlib.sha256(job_id.encode()).hexdigest()[:6]
+    return f"{cleaned[: LONGEST - len(digest) - 1].rstrip('-')}-{digest}"
+
+
+def labels(job_id: str, role: str = "") -> dict[str, str]:
+    """Those of one object; every object of a job has them, and nothing else does."""
+    return {**MANAGED, JOB: object_name(job_id), **({ROLE: role} if role else {})}
+
+
+def selector(job_id: str, role: str = "") -> str:
+    """What finds a job's objects by their labels."""
+    return f"{JOB}={object_name(job_id)}" + (f",{ROLE}={role}" if role else "")
+
+
+EVERY_JOB = f"{ROLE}={COORDINATOR}"
+"""What finds all jobs, by the object that owns the others."""

@@ -1,0 +1,146 @@
+"""Jobs on a real cluster, without operator: everything is done with the documented role, through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.k8s.cluster.cluster import Cluster
+from tests.k8s.cluster.waiting import until
+from tests.k8s.user import User
+
+pytestmark = [pytest.mark.root]
+
+
+@pytest.fixture
+def user(cluster: Cluster, namespace: str, tmp_path: Path) -> User:
+    return User(cluster, namespace, tmp_path)
+
+
+def test_a_job_runs_on_two_nodes_and_one_delete_removes_it(user: User) -> None:
+    (user.project / "hello.py").write_text("import os; print('hello', os.environ['RANK'], os.environ['WORLD_SIZE'])")
+    done = user.petctl("run", "-c", "k8s", "-n", "2", "--name", "My.Job_1", "hello.py")
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] hello 0 2", "[1] hello 1 2"]), done.stderr
+    (listed,) = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
+    job = listed["id"]
+    assert job.startswith("My.Job_1-") and listed["state"] == "succeeded"
+    assert sorted(user.petctl("logs", job).stdout.splitlines()) == ["[0] hello 0 2", "[1] hello 1 2"]
+    assert user.left()
+    assert user.petctl("rm", job).returncode == 0
+    until(lambda: not user.left(), "nothing is left")
+
+
+def test_a_worker_of_python_3_9_that_fails_is_the_jobs_end(user: User) -> None:
+    (user.project / "fails.py").write_text("import sys; print(sys.version); sys.exit(7)")
+    image = user.cluster.image("3.9")
+    done = user.petctl("run", "-c", "k8s", "--image", image, "--restarts", "1", "fails.py")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout.count("3.9.") == 2
+    (job,) = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
+    assert (job["state"], job["exit_code"], job["error"]["code"], job["spent"]) == ("failed", 7, 7, 1)
+
+
+def test_scale_up_and_down(user: User) -> None:
+    job = user.submit("-n", "1:1:3", "steps.py")
+    first = user.running(job, 1)
+    assert "from 1 to 3" in user.petctl("scale", job, "3").stdout
+    second = user.running(job, 3, after=first["round"])
+    assert second["spent"] == 0
+    assert user.petctl("scale", job, "2").returncode == 0
+    third = user.running(job, 2, after=second["round"])
+    assert [node["name"] for node in third["nodes"]] == ["0", "1"]
+    until(lambda: len(user.pods(job, "node")) == 2, "the third pod is gone")
+    assert user.petctl("scale", job, "4").returncode == 2
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"
+
+
+def test_a_replaced_coordinator_disturbs_nobody(user: User) -> None:
+    job = user.submit("-n", "2", "steps.py")
+    before = user.running(job, 2)
+    until(lambda: len(user.steps(job)) == 2, "both step")
+    steps = user.steps(job)
+    (pod,) = user.pods(job, "coordinator")
+    user.cluster.kubectl("delete", "pod", pod["metadata"]["name"], user.there)
+    until(lambda: user.status(job)["epoch"] > before["epoch"], "another coordinator", 90)
+    after = user.running(job, 2)
+    assert (after["round"], after["spent"]) == (before["round"], 0)
+    now = user.steps(job)
+    assert {key: pid for key, (_, pid) in now.items()} == {key: pid for key, (_, pid) in steps.items()}
+    assert all(now[key][0] > step for key, (step, _) in steps.items())
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("how", ["--grace-period=0 --force", "--grace-period=20"])
+def test_a_deleted_node_is_replaced_and_costs_no_restart(user: User, how: str) -> None:
+    job = user.submit("-n", "1:2:2", "steps.py")
+    first = user.running(job, 2)
+    pod = next(pod for pod in user.pods(job, "node") if pod["metadata"]["name"].startswith(f"{job}-node-0-"))
+    user.cluster.kubectl("delete", "pod", pod["metadata"]["name"], user.there, "--wait=false", *how.split())
+    until(lambda: user.status(job)["round"] > first["round"], "the survivor goes on")
+    third = user.running(job, 2, after=first["round"] + 1)
+    assert (third["spent"], [node["name"] for node in third["nodes"]]) == (0, ["0", "1"])
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"
+
+
+def test_a_pod_made_by_hand_takes_part(user: User) -> None:
+    job = user.submit("-n", "1:1:2", "steps.py")
+    first = user.running(job, 1)
+    template = user.cluster.kubectl.get("job", f"{job}-node", user.there)["spec"]["template"]
+    template["metadata"]["labels"] = {
+        name: value for name, value in template["metadata"]["labels"].items() if name.startswith("petctl.dev/")
+    }
+    template["metadata"]["name"] = "by-hand"
+    user.cluster.kubectl.apply([{"apiVersion": "v1", "kind": "Pod", **template}], user.there)
+    until(lambda: len(user.status(job)["nodes"]) == 2, "the pod has joined")
+    standby = next(node for node in user.status(job)["nodes"] if node["name"] != "0")
+    assert standby["name"].startswith("by-hand")
+    assert user.status(job)["round"] == first["round"]  # nobody wanted it yet
+    assert user.petctl("cancel", job).returncode == 0
+    assert user.ended(job)["state"] == "cancelled"
+
+
+def test_a_job_that_cannot_start_says_why_and_can_be_cancelled(user: User) -> None:
+    job = user.submit("--image", "petctl.test/nobody:1", "steps.py")
+    until(lambda: "the image petctl.test/nobody:1 cannot be had" in user.status(job)["sentence"], "it says why")
+    assert user.status(job)["state"] == "starting"
+    assert user.petctl("cancel", job).returncode == 0
+    status = user.ended(job)
+    assert (status["state"], status["exit_code"]) == ("cancelled", 130)
+    assert user.petctl("rm", job).returncode == 0
+    until(lambda: not user.left(), "nothing is left")
+
+
+def test_secrets_reach_workers_and_no_object_that_others_read(user: User) -> None:
+    assert user.petctl("secret", "set", "-c", "k8s", "key", text="s3cret-value").returncode == 0
+    (user.project / "shows.py").write_text("import os; print('got', os.environ['KEY'][:2])")
+    done = user.petctl("run", "-c", "k8s", "--secret", "KEY=key", "shows.py")
+    assert (done.returncode, done.stdout) == (0, "got s3\n"), done.stderr
+    kinds = user.cluster.kubectl("get", "jobs,pods,configmaps", "--output=yaml", user.there)
+    assert "s3cret-value" not in kinds
+    missing = user.petctl("run", "-c", "k8s", "--secret", "KEY=nokey", "shows.py")
+    assert missing.returncode == 2 and "there is no secret 'nokey'" in missing.stderr
+
+
+def test_only_the_coordinator_has_the_key_and_no_pod_has_rights(user: User) -> None:
+    job = user.submit("steps.py")
+    user.running(job, 1)
+    (node,) = user.pods(job, "node")
+    seen = yaml.safe_dump([volume for volume in node["spec"]["volumes"] if "secret" in volume])
+    assert "join.json" in seen and "tls.key" not in seen
+    for pod in (node, *user.pods(job, "coordinator")):
+        assert pod["spec"]["automountServiceAccountToken"] is False
+    assert user.petctl("cancel", job).returncode == 0
+    user.ended(job)
+
+
+def test_a_job_without_an_image_is_refused(user: User) -> None:
+    (user.project / "petctl.yaml").write_text(json.dumps({"clusters": {"k8s": {"namespace": user.namespace}}}))
+    done = user.petctl("run", "-c", "k8s", "steps.py")
+    assert done.returncode == 2 and "--image" in done.stderr
+    assert not user.left()
