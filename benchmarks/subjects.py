@@ -282,8 +282,12 @@ class PetctlJob(Subject):
 
     def node_names(self) -> list[str]:
         """The nodes of the running round, rank 0's first."""
-        status = json.loads((self.path / "status.json").read_text())  # the command would cost the machine more time
-        nodes = [node for node in status["nodes"] if node.get("rank") is not None]
+        end = time.monotonic() + 5
+        nodes: list[dict[str, Any]] = []
+        while not nodes and time.monotonic() < end:  # on a busy machine the picture may be older than the steps
+            status = json.loads((self.path / "status.json").read_text())  # the command would cost the machine more time
+            nodes = [node for node in status["nodes"] if node.get("rank") is not None]
+            time.sleep(0 if nodes else 0.05)
         return [node["name"] for node in sorted(nodes, key=lambda node: node["rank"])]
 
     def worker(self, node: str) -> int:

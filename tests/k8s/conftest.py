@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Iterator
 
 import pytest
 
 from tests.k8s.cluster.cluster import Cluster
+from tests.k8s.user import User
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,4 +45,15 @@ def namespace(cluster: Cluster) -> Iterator[str]:
         cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=60s")
         yield name
     finally:
-        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        try:
+            # Jobs first: where failures are counted per index, a pod goes when the next is made, which never happens in
+            # a namespace that is being deleted; and that waits for its pods.
+            cluster.kubectl("delete", "jobs", "--all", f"--namespace={name}", "--wait=false")
+        finally:
+            cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def user(cluster: Cluster, namespace: str, tmp_path: Path) -> User:
+    """Somebody who has a project, and petctl's documented role in the namespace."""
+    return User(cluster, namespace, tmp_path)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
 from tests.k8s.user import User
 
 pytestmark = [pytest.mark.root]
-
-
-@pytest.fixture
-def user(cluster: Cluster, namespace: str, tmp_path: Path) -> User:
-    return User(cluster, namespace, tmp_path)
 
 
 def test_a_job_runs_on_two_nodes_and_one_delete_removes_it(user: User) -> None:

@@ -16,14 +16,19 @@ from petctl.cli.options import examples
     epilog=examples(
         "petctl render -n 1:3 train.py --lr 0.1",
         "petctl render -o json job.yaml",
+        "petctl render -c k8s --with-secrets train.py | kubectl create -f -",
     ),
 )
+@click.option("--with-secrets", is_flag=True, help="With the job's own token and key, so that it can be started.")
 @job_options("yaml", "json")
-def command(**options: Any) -> None:
-    """Show what would be started, without starting it; secrets are named, never shown.
+def command(with_secrets: bool, **options: Any) -> None:
+    """Show what would be started, without starting it; stored secrets are named, never shown.
 
-    Takes the same options and words as 'petctl run'.
+    Takes the same options and words as 'petctl run'. For Kubernetes it prints the objects that the job consists of.
     """
     from petctl.jobs import render
 
-    click.echo(render(build_job(options), options["cluster"], options["output"]), nl=False)
+    text = render(build_job(options), options["cluster"], options["output"], with_secrets)
+    if with_secrets:
+        click.echo("petctl: this holds the job's token and keys: keep it private, and start it once only", err=True)
+    click.echo(text, nl=False)

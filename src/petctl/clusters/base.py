@@ -69,6 +69,10 @@ class Cluster(Protocol):
         """Exactly what `submit` would create, as plain data, without the values of secrets; checks the job against
         the cluster. `code`: that of an earlier plan, instead of a new snapshot."""
 
+    def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]] | None:
+        """The same as objects from which another tool can start the job; the cluster refuses them without secrets.
+        None where only petctl starts jobs: the plan is all there is to show."""
+
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Creates it; AlreadyExists when the id is taken. Killed half-way it leaves nothing, or a job that is
         listed."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from petctl.agent.logfiles import SEGMENT, LogName, dropped_marker, parse_segment
 from petctl.agent.outbox import STORE
+from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.granting import grant_of, keys_of
 from petctl.depot.files import Depot, Entry, direct
 from petctl.depot.grants import Grants
@@ -59,6 +60,19 @@ class StoredLogs:
         target = Path(folder, "segment")
         self._depot.fetch(STORE, entry, str(target))
         return target.read_bytes()
+
+
+def stored_lines(record: Mapping[str, Any], home: Path, wanted: LogFilter) -> Iterator[LogLine]:
+    """The wanted lines of all workers, as the store has them; whose node wrote them, it does not know."""
+
+    def accept(name: LogName) -> bool:
+        return wanted.rank in (None, name.rank) and wanted.round in (None, name.round)
+
+    stored = StoredLogs(record, home)
+    for name, segments in stored.list(accept).items():
+        for block in stored.read(segments, wanted.tail):
+            for text in [block] if wanted.blocks else block.splitlines(keepends=True):
+                yield LogLine(name.round, name.rank, name.stream, text)
 
 
 def _last_lines(backwards: Iterator[bytes], count: int) -> bytes:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
 from petctl.clusters.config import cluster_names
-from petctl.errors import InternalError, NotFound, UsageError
+from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.names import find_id, name_of, new_id
 from petctl.jobs.registry import Registry
@@ -32,6 +32,7 @@ from petctl.spec import IN_PLACE, Job, job_from_dict
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
 KILL_WITHIN = 30.0
+INCOMPLETE = "# Secret values are left out: no job can be started from this. Run petctl render with --with-secrets.\n"
 
 
 class JobHandle:
@@ -167,17 +168,31 @@ def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHand
     raise InternalError(f"found no free id for {name!r}; remove ended jobs with: petctl rm --finished")
 
 
-def render(job: Job, cluster: str | None = None, output: str = "yaml") -> str:
-    """Exactly what `submit` would create, as text; secrets by name only."""
+def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secrets: bool = False) -> str:
+    """Exactly what `submit` would create, as text; secrets by name only. Where another tool can start the job, it is
+    what that tool takes, once it is made `with_secrets`: those of the job itself, never the user's."""
     where = find_cluster(cluster or job.cluster, petctl_home())
-    plan = where.plan(job, f"{name_of(job)}-0000")
+    name = name_of(job)
+    objects = where.manifests(job, new_id(name), with_secrets)
+    if objects is None:
+        if with_secrets:
+            raise UsageError(f"jobs on {where.name} are started by petctl alone; leave --with-secrets out")
+        return _text([where.plan(job, f"{name}-0000")], output)
+    Registry(petctl_home()).know(where.name)  # whoever creates it will ask for it here
+    if output == "json":
+        return _text([{"apiVersion": "v1", "kind": "List", "items": objects}], output)
+    return ("" if with_secrets else INCOMPLETE) + _text(objects, output)
+
+
+def _text(documents: Sequence[Mapping[str, Any]], output: str) -> str:
     if output == "json":
         import json
 
-        return json.dumps(plan, indent=2) + "\n"
+        return "".join(json.dumps(document, indent=2) + "\n" for document in documents)
     import yaml
 
-    return str(yaml.safe_dump(plan, sort_keys=False, width=120))
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # many times faster, where libyaml is there
+    return str(yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=120))
 
 
 def get(reference: str) -> JobHandle:
@@ -190,8 +205,17 @@ def get(reference: str) -> JobHandle:
         others = sorted({*cluster_names(), *Registry(home).clusters()} - {DEFAULT})
         if not others:
             raise
-    ids = {job_id: place for place in [here, *(find_cluster(name, home) for name in others)] for job_id in place.ids()}
-    job_id = find_id(reference, ids)
+    ids, silent = dict.fromkeys(here.ids(), here), []
+    for name in others:
+        try:
+            place = find_cluster(name, home)
+            ids.update(dict.fromkeys(place.ids(), place))
+        except PetctlError as error:  # a cluster that is away, or was: the job may be on another
+            silent.append(f"\n{name} could not be asked: {error}")
+    try:
+        job_id = find_id(reference, ids)
+    except NotFound as error:
+        raise NotFound(f"{error}{''.join(silent)}") from None
     return JobHandle(job_id, ids[job_id])
 
 

@@ -92,6 +92,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     cluster: str = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    pod: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for its nodes, on Kubernetes
     image: str = ""  # of the containers that its nodes are, on clusters where nodes are containers
     requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
     allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
@@ -135,6 +136,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             cluster: str | None = None,
             cwd: str | PathLike[str] | None = None,
             code: str | PathLike[str] | None = None,
+            pod: Mapping[str, Any] | None = None,
             image: str | None = None,
             requirements: str | PathLike[str] | None = None,
             allow_secrets: Sequence[str] | str | None = None,
@@ -209,6 +211,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "cluster": values.single_line,
     "cwd": values.text,
     "code": values.single_line,
+    "pod": values.mapping,
     "image": values.single_line,
     "requirements": values.single_line,
     "allow_secrets": values.words,

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from petctl.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 
@@ -175,6 +175,13 @@ def text_mapping(names: Names, convert_value: Callable[[object], str]) -> Callab
         return dict(_each(entries.items(), entry))
 
     return convert
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Anything below names, as somebody else will read it."""
+    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+        raise wrong(f"expected a mapping, got {shown(value)}")
+    return dict(value)
 
 
 def secret_name(value: object) -> str:

@@ -77,6 +77,7 @@ _JOB: Writers = {
     "env": dict,
     "secrets": dict,
     "labels": dict,
+    "pod": dict,
     "folders": folders_to_plain,
     "outputs": outputs_to_plain,
     "grace": format_duration,

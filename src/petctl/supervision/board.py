@@ -69,10 +69,10 @@ class Board(Chronicle):
                 self._watchers.discard(changed)
         return {"version": self.version, "status": self.status}
 
-    async def close(self, outcome: Dict[str, Any], finished: float) -> None:
-        """The last picture: printed, and given to all who watch."""
+    async def close(self, outcome: Dict[str, Any], finished: float, **late: Any) -> None:
+        """The last picture, with what became known after the end: printed, and given to all who watch."""
         self.picture = dict
-        self.finish(outcome, finished)
+        self.finish(outcome, finished, **late)
         self._over = True
         self._wake()
         self._printer.print(new_event("final", str(outcome["sentence"]), status=self.status), always=True)

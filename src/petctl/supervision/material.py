@@ -4,6 +4,7 @@
     token, tls.crt, tls.key   who may connect, and how it is encrypted
     code/part-00000 ...       pieces of the code's archive, where the job has code of its own
     secrets/NAME              values of the job's secrets
+    grants.json               what nodes may do in stores, with the keys for it, where the job uses any
 
 It only reads. What is missing is a UsageError that names the file: nobody in the pod can repair it.
 """
@@ -14,6 +15,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict
 
+from petctl.depot.grants import Grant
 from petctl.errors import NotFound, UsageError
 from petctl.supervision.memory import replace
 
@@ -31,6 +33,15 @@ class Material:
     def secret_values(self) -> Dict[str, str]:
         """Environment name -> value; NotFound names the first that is not there."""
         return {variable: self._secret(variable, name) for variable, name in (self.plan.get("secrets") or {}).items()}
+
+    def grants(self) -> Dict[str, Grant]:
+        """What the coordinator may sign for."""
+        if not (self._directory / "grants.json").exists():
+            return {}
+        try:
+            return {name: Grant(**fields) for name, fields in json.loads(self._text("grants.json")).items()}
+        except (ValueError, TypeError, AttributeError):
+            raise UsageError(f"{self._directory / 'grants.json'} holds no grants; submit the job again") from None
 
     def join_code(self, target: Path) -> bool:
         """Makes one archive of the pieces, once; False where the job has no code of its own. Nodes check what is in

@@ -22,6 +22,8 @@ import time
 from typing import Any, Callable, Dict, Optional, Set, Tuple
 
 from petctl.agent.codesource import serve
+from petctl.agent.lingering import NOTE
+from petctl.depot.grants import Grants
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Expect, Lost, Scale
@@ -37,11 +39,13 @@ from petctl.supervision.observed import ObservedCoordinator
 from petctl.supervision.options import CoordinateOptions
 from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
 from petctl.supervision.printing import Printer
-from petctl.supervision.records import first_status, read_events
+from petctl.supervision.records import first_status, read_events, results_place
+from petctl.supervision.signing import Signing
 
 EPOCHS = 1_000_000  # of one container: its own counter is below that, the counter of containers above
 START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come
 LAST_PATIENCE = 10.0  # beyond the grace: nodes that have not gone by then are not waited for
+SEND_STEP = 1.0  # ... unless they send results: seconds between two looks
 PRINT_PATIENCE = 5.0  # seconds for a reader to take the last events
 STOP_PATIENCE = 0.5  # ... of a coordinator that was asked to stop: there will be another
 
@@ -86,6 +90,7 @@ class PodCoordinator:
         self._fewer = asyncio.Event()  # a node has gone, or the user is in a hurry
         self._hurried_until = float("inf")
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._signing = self._make_signing()
         self._machine = self._make_machine()
         self._server = self._make_server()
 
@@ -96,6 +101,13 @@ class PodCoordinator:
         now, leader = asyncio.get_running_loop().time(), secrets.token_hex(8)
         return ObservedCoordinator(config, now, leader, self._epoch, self._fresh, self._outcome, memory)
 
+    def _make_signing(self) -> Optional[Signing]:
+        found = self._material.grants()
+        if not found:
+            return None
+        grants = Grants(found)
+        return Signing(lambda: grants, self._board.event, self._board.touch)
+
     def _make_server(self) -> CoordinatorServer:
         certificate, key = self._material.certificate, self._material.key
         control: Dict[str, Callable[..., object]] = {
@@ -104,6 +116,7 @@ class PodCoordinator:
             "scale": self._scale,
             "cancel": self._cancel,
             "code": self._code,
+            **(self._signing.calls() if self._signing else {}),
         }
         values, self._problem = self._secret_values()
         return CoordinatorServer(
@@ -240,7 +253,13 @@ class PodCoordinator:
             "world_size": facts["world_size"],
             "nodes": rows,
             "progress": facts["progress"] or board.status.get("progress"),
+            "results": self._results(),
         }
+
+    def _results(self) -> str:
+        """Where results go, and why some do not."""
+        trouble = self._signing.sentence() if self._signing else ""
+        return "; ".join(part for part in (results_place(self._material.record), trouble) if part)
 
     def _size(self) -> Dict[str, int]:
         return {"min": self._config.min_nodes, "wanted": self._machine.wanted, "max": self._config.max_nodes}
@@ -308,8 +327,11 @@ class PodCoordinator:
         await self._over.wait()
         await self._until_gone()
         assert self._outcome is not None
-        await self._board.close(encode(self._outcome), self._finished)
+        await self._board.close(encode(self._outcome), self._finished, results=self._results())
         return parent.OVER
+
+    def _some_send(self) -> bool:
+        return any(node.connected and node.report.note == NOTE for node in self._machine.nodes.values())
 
     async def _until_gone(self) -> None:
         loop = asyncio.get_running_loop()
@@ -318,6 +340,8 @@ class PodCoordinator:
         back_by = loop.time() + (within if self._closed_before else 0.0)
         end = loop.time() + self._plan["task"]["grace"] + LAST_PATIENCE
         while True:
+            if self._some_send():  # they give up by themselves when nothing moves any more
+                end = max(end, loop.time() + SEND_STEP)
             until = min(self._hurried_until, end if self._machine.nodes else back_by)
             left = until - loop.time()
             if left <= 0:

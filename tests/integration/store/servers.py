@@ -54,9 +54,9 @@ class Server:
 
     ending = signal.SIGKILL
 
-    def __init__(self, words: list[str], folder: Path, port: int) -> None:
-        self.words, self.folder, self.port = words, folder, port
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, words: list[str], folder: Path, port: int, address: str = "127.0.0.1") -> None:
+        self.words, self.folder, self.port, self.address = words, folder, port, address
+        self.url = f"http://{address}:{port}"
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -85,12 +85,12 @@ class Server:
     def _ready(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "server.log").read_text()[-2000:]
-        return listens(self.port)
+        return listens(self.port, self.address)
 
 
-def listens(port: int) -> bool:
+def listens(port: int, address: str = "127.0.0.1") -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        socket.create_connection((address, port), timeout=5).close()
     except OSError:
         return False
     return True
@@ -99,7 +99,7 @@ def listens(port: int) -> bool:
 class SeaweedFS(Server):
     """An S3 server that checks signatures."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, address: str = "127.0.0.1") -> None:
         program = Path(sys.executable).with_name("weed")
         if not program.exists():
             raise Missing(f"{program} does not exist; it comes with requirements/dev.txt")
@@ -111,12 +111,12 @@ class SeaweedFS(Server):
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
         names = ("master.port", "volume.port", "filer.port", "s3.port")
         ports = free_ports(8)
-        words = [str(program), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-filer", "-s3"]
+        words = [str(program), "server", f"-ip={address}", f"-ip.bind={address}", f"-dir={folder}", "-filer", "-s3"]
         words += ["-master.telemetry=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.config=s3.json"]
         words += ["-master.volumeSizeLimitMB=256", "-volume.max=1000"]
         words += [f"-{name}={port}" for name, port in zip(names, ports, strict=False)]
         words += [f"-{name}.grpc={port}" for name, port in zip(names, ports[4:], strict=True)]
-        super().__init__(words, folder, ports[3])
+        super().__init__(words, folder, ports[3], address)
 
     def client(self) -> Any:
         """The official SDK's, for what petctl does not do."""

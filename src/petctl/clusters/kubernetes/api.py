@@ -133,8 +133,9 @@ class Api:
         follow: bool = False,
         tail: int | None = None,
         since_time: str | None = None,
+        timestamps: bool = False,
     ) -> Iterator[bytes]:
-        """What a container printed, in pieces as they come; with `follow` until it ends.
+        """What a container printed, in pieces as they come; with `follow` until it ends. `timestamps`: in each line.
 
         NotStarted: ask later. Of a pod that has no node yet, the server gives an empty log instead.
         """
@@ -142,6 +143,7 @@ class Api:
         query |= {"follow": "true"} if follow else {}
         query |= {"tailLines": str(tail)} if tail is not None else {}
         query |= {"sinceTime": since_time} if since_time else {}
+        query |= {"timestamps": "true"} if timestamps else {}
         yield from self._requests.stream(
             f"{path('pods', namespace, pod)}/log", query, f"the log of {pod}", patient=follow
         )

@@ -13,20 +13,31 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import replace
-from functools import cached_property
+from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict, replace
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.base import AlreadyExists, LogFilter, LogLine, Output
 from petctl.clusters.kubernetes import logs, looking
 from petctl.clusters.kubernetes import manifests as make
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.failures import KubernetesError, NoSuchObject, ObjectExists
+from petctl.clusters.kubernetes.api import Api, Items, path
+from petctl.clusters.kubernetes.failures import (
+    Forbidden,
+    Gone,
+    KubernetesError,
+    NoSuchObject,
+    ObjectExists,
+    ServerUnreachable,
+    Unauthorised,
+)
 from petctl.clusters.kubernetes.kubeconfig import find_access
+from petctl.clusters.kubernetes.logs import Item, Place
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, MANAGED, NODE, object_name, selector
-from petctl.errors import InternalError, NotFound, Unreachable, UsageError
+from petctl.clusters.kubernetes.patience import Patience
+from petctl.errors import InternalError, NotFound, Refused, Unreachable, UsageError
 from petctl.rendezvous.decide import natural
 from petctl.rendezvous.joinfile import JoinFile, decode_join, write_join_file
 from petctl.spec import Job
@@ -35,6 +46,8 @@ if TYPE_CHECKING:
     from petctl.rendezvous.client import ControlLink
 
 WATCH = 20.0  # seconds that one question may stay open
+LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in the pods of its coordinator
+REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
 AS_A_WORKER = """
 import json, os, pathlib, sys
 wish = json.loads(sys.argv[1])
@@ -53,7 +66,6 @@ try:
 except OSError as error:
     sys.exit(f"cannot run {wish['argv'][0]!r} in {os.getcwd()}: {error.strerror}")
 """
-CANCELLED = {"outcome": {"state": "cancelled", "code": 130, "sentence": "cancelled by the user before it started"}}
 
 
 def connect(home: Path, settings: Mapping[str, Any]) -> KubernetesCluster:
@@ -84,26 +96,51 @@ class KubernetesCluster:
 
         return make_plan(job, job_id, self.home, self._namespace, self.settings, code)
 
+    def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]]:
+        """The objects that `submit` makes, but for their owner: its uid is not known before it is there."""
+        plan = self.plan(job, job_id)
+        names = [*make.CREDENTIALS, *([make.GRANTS] if plan["plan"]["grants"] else [])]
+        credentials: Mapping[str, bytes | None] = dict.fromkeys(names)
+        if with_secrets:
+            self._check_stores(plan)  # whoever creates the objects cannot send the code
+            credentials = self._credentials(plan)
+        objects = [*self._material(plan, credentials), *plan["plan"]["objects"]]
+        return [make.free(manifest, self._namespace) for manifest in objects]
+
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Makes the owner first, asleep, then all that it owns, then wakes it: cut short, it leaves one that sleeps."""
         coordinator, *others = plan["plan"]["objects"]
         self._check_secrets(plan["plan"]["secrets"].values())
+        self._check_stores(plan)
         try:
             owner = self._api.create(path("jobs", self._namespace), coordinator)
         except ObjectExists:
             raise AlreadyExists(f"there is a job {plan['id']} already") from None
         try:
-            for manifest in [*self._material(plan), *others]:
+            for manifest in [*self._material(plan, self._credentials(plan)), *others]:
                 kind = f"{manifest['kind'].lower()}s"
                 self._api.create(path(kind, self._namespace), make.owned(manifest, owner))
             self._api.patch(self._job_path(plan["id"], COORDINATOR), {"spec": {"suspend": False}})
         except BaseException:
-            self._api.delete(self._job_path(plan["id"], COORDINATOR))
+            with suppress(KubernetesError):  # why it failed is what the user must hear
+                self._api.delete(self._job_path(plan["id"], COORDINATOR))
             raise
 
-    def _material(self, plan: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """What pods are given: certificate and token, the agent, the record, the code."""
-        from petctl.clusters.archive import build_agent
+    def _check_stores(self, plan: Mapping[str, Any]) -> None:
+        """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
+        if not plan["plan"]["grants"]:
+            return
+        from petctl.clusters import codestore
+        from petctl.clusters.jobfolders import check_folders
+        from petctl.clusters.results import check_results
+
+        check_folders(plan["folders"], self.home)
+        check_results(plan["plan"]["grants"], self.home)
+        if codestore.GRANT in plan["plan"]["grants"]:
+            codestore.keep_code(plan["code"], plan["plan"]["grants"], self.home)
+
+    def _credentials(self, plan: Mapping[str, Any]) -> dict[str, bytes]:
+        """A new token and certificate, and the join file that leads to them."""
         from petctl.clusters.certificate import make_certificate
 
         job_id, namespace = plan["id"], plan["plan"]["namespace"]
@@ -111,33 +148,66 @@ class KubernetesCluster:
         certificate, key, pin = make_certificate([host], [])
         token = secrets.token_hex(32)
         join = {"job": job_id, "token": token, "pin": pin, "locator": {"dns": f"{host}:{make.PORT}"}}
-        values = {
+        return {
             "token": token.encode(),
             "tls.crt": certificate,
             "tls.key": key,
             "join.json": json.dumps(join).encode(),
+            **self._store_keys(plan["plan"]["grants"]),
         }
-        yield make.secret(job_id, values)
+
+    def _store_keys(self, places: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
+        """What the coordinator signs with: the keys of the submitter, as they are now."""
+        if not places:
+            return {}
+        from petctl.clusters.granting import keys_of
+        from petctl.clusters.results import make_grants
+
+        made = make_grants(places, keys_of(self.home))
+        if made.missing:
+            raise Refused(next(iter(made.missing.values())))
+        return {make.GRANTS: json.dumps({name: asdict(grant) for name, grant in made.items()}).encode()}
+
+    def _material(self, plan: Mapping[str, Any], credentials: Mapping[str, bytes | None]) -> Iterator[dict[str, Any]]:
+        """What pods are given: certificate and token, the agent, the record, the code."""
+        from petctl.clusters.archive import build_agent
+
+        job_id = plan["id"]
+        yield make.secret(job_id, credentials)
         agent = build_agent(self.home / "cache" / f"agent-{secrets.token_hex(4)}.pyz")
         try:
             record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}
             yield make.config(job_id, agent.read_bytes(), json.dumps(record))
         finally:
             agent.unlink()
-        if plan["code"]:
+        if plan["plan"]["pieces"]:
             yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes())
 
     def record(self, job_id: str) -> dict[str, Any]:
-        """What was submitted."""
+        """What was submitted; its code is brought here from its objects where this machine does not have it."""
+        record = self._record(job_id)
+        code, pieces = record["code"], record["plan"]["pieces"]
+        if code and not Path(code["archive"]).exists():
+            from petctl.bundle.cabinet import Cabinet
+
+            cabinet = Cabinet(self.home / "bundles")
+            if pieces and not cabinet.has(code["id"]):
+                cabinet.take_in(code["id"], partial(self._bring_code, job_id, pieces))
+            code["archive"] = str(cabinet.path(code["id"]))
+        return record
+
+    def _bring_code(self, job_id: str, pieces: int, target: Path) -> None:
+        with target.open("wb") as file:
+            for number in range(pieces):
+                piece = self._api.get(path("configmaps", self._namespace, make.piece_name(job_id, number)))
+                file.write(base64.b64decode(piece["binaryData"]["piece"]))
+
+    def _record(self, job_id: str) -> dict[str, Any]:
         try:
             found = self._api.get(path("configmaps", self._namespace, object_name(job_id)))
         except NoSuchObject:
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
         record: dict[str, Any] = json.loads(found["data"]["job.json"])
-        if record["code"] and not Path(record["code"]["archive"]).exists():
-            from petctl.bundle.cabinet import Cabinet
-
-            record["code"]["archive"] = str(Cabinet(self.home / "bundles").path(record["code"]["id"]))
         return record
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -145,39 +215,46 @@ class KubernetesCluster:
     def ids(self) -> list[str]:
         """Every job of the namespace."""
         found = self._api.list(path("jobs", self._namespace), EVERY_JOB)
-        return [job["metadata"]["annotations"][ID] for job in found if not job["metadata"].get("deletionTimestamp")]
+        known = [job["metadata"] for job in found if not job["metadata"].get("deletionTimestamp")]
+        return [job["annotations"][ID] for job in known if ID in job.get("annotations", {})]
 
     def status(self, job_id: str) -> dict[str, Any]:
         """From the coordinator while it lives, else from what is left of it."""
+        return self._look(job_id)[0]
+
+    def _look(self, job_id: str) -> tuple[dict[str, Any], Items]:
+        """The status, and the coordinator's pods that it was made from."""
         coordinator, pods = self._seen(job_id)
         message = looking.ended(coordinator, pods)
         if message is not None:
-            return looking.final_status(self.record(job_id), message)
+            printed = logs.last_status(self._api, self._namespace, pods)
+            return looking.final_status(self._record_or_bare(job_id, coordinator), message, printed), pods
         try:
-            with self._link(job_id, pods) as link:
-                answer = link.call("watch", seen=-1, within=0.0)
-        except (Unreachable, KubernetesError):
-            return looking.waiting_status(self.record(job_id), coordinator, pods)
-        return self._told(job_id, answer)
+            return self._told(job_id, self._ask(job_id, pods, "watch", seen=-1, within=0.0)), pods
+        except Unreachable:
+            return looking.waiting_status(self._record_or_bare(job_id, coordinator), coordinator, pods), pods
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
-        deadline = time.monotonic() + timeout
+        deadline, patience = time.monotonic() + timeout, Patience()
         while True:
-            _, pods = self._seen(job_id)
-            left = deadline - time.monotonic()
-            status = self.status(job_id)
-            if status != seen or left <= 0:
-                return status
             try:
-                with self._link(job_id, pods) as link:
-                    within = min(left, WATCH)
-                    answer = link.call("watch", within + 10.0, seen=self._versions.get(job_id, -1), within=within)
-                    status = self._told(job_id, answer)
-            except (Unreachable, KubernetesError):
-                self._wait_for_pods(job_id, min(left, WATCH))
-            if status != seen and status["finished"] is None:
-                return status
+                status, pods = self._look(job_id)
+                left = deadline - time.monotonic()
+                if status != seen or left <= 0:
+                    return status
+                self._wait_for_news(job_id, pods, min(left, WATCH))
+                patience.restored()
+            except ServerUnreachable as failure:
+                patience.bear(failure, deadline)
+
+    def _wait_for_news(self, job_id: str, pods: Items, timeout: float) -> None:
+        """Until the coordinator has some, or where it cannot be asked, until its pods do."""
+        try:
+            version = self._versions.get(job_id, -1)
+            self._ask(job_id, pods, "watch", timeout + 10.0, seen=version, within=timeout)
+        except Unreachable:
+            self._wait_for_pods(job_id, pods.version, min(timeout, LOOK_ANYWAY))
 
     def _told(self, job_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         self._versions[job_id] = int(answer["version"])
@@ -186,34 +263,53 @@ class KubernetesCluster:
             status = {**status, "finished": None, "state": "running", "exit_code": None, "error": None}
         return status
 
-    def _wait_for_pods(self, job_id: str, timeout: float) -> None:
-        """Until anything changes about the job's pods."""
-        pods = self._api.list(path("pods", self._namespace), selector(job_id))
-        for kind, _ in self._api.watch(path("pods", self._namespace), selector(job_id), pods.version, timeout):
-            if kind != "BOOKMARK":
-                return
+    def _wait_for_pods(self, job_id: str, version: str, timeout: float) -> None:
+        """Until anything has changed about the coordinator's pods since that version."""
+        pods, which = path("pods", self._namespace), selector(job_id, COORDINATOR)
+        with suppress(Gone):  # more has changed than the server remembers
+            for kind, _ in self._api.watch(pods, which, version, timeout):
+                if kind != "BOOKMARK":
+                    return
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
         """What the coordinator's pods have printed."""
-        return logs.event_lines(self._printed(job_id, COORDINATOR, follow))
+        if not follow:
+            return logs.event_lines(logs.lines_so_far(self._api, self._namespace, selector(job_id, COORDINATOR)))
+        return logs.event_lines(self._following(job_id, COORDINATOR, {}))
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
-        """What the nodes' pods have printed, as far as it is the workers'."""
-        return logs.worker_lines(self._printed(job_id, NODE, follow), wanted)
+        """What the nodes' pods have printed for the workers; of a job that has ended, what its store has."""
+        if not follow and self._over(job_id):
+            record = self.record(job_id)
+            if record["results"].get("logs"):
+                from petctl.clusters.storedlogs import stored_lines
 
-    def _printed(self, job_id: str, role: str, follow: bool) -> Iterator[tuple[str, bytes]]:
-        which = selector(job_id, role)
+                return stored_lines(record, self.home, wanted)
+        which = selector(job_id, NODE)
         if not follow:
-            return logs.lines_so_far(self._api, self._namespace, which)
-        return logs.lines_as_they_come(self._api, self._namespace, which, lambda: self._over(job_id))
+            return logs.worker_lines(logs.lines_so_far(self._api, self._namespace, which), wanted)
+        places: dict[str, Place] = {}
+        past = logs.lines_so_far(self._api, self._namespace, which, places) if wanted.tail is not None else ()
+        coming = self._following(job_id, NODE, places)
+        return chain(logs.worker_lines(past, wanted), logs.worker_lines(coming, wanted._replace(tail=None)))
+
+    def _following(self, job_id: str, role: str, places: dict[str, Place]) -> Iterator[Item]:
+        from petctl.clusters.kubernetes.following import lines_as_they_come
+
+        over = partial(self._over, job_id)
+        return lines_as_they_come(self._api, self._namespace, selector(job_id), role, over, places)
 
     def _over(self, job_id: str) -> bool:
         return looking.ended(*self._seen(job_id)) is not None
 
     def outputs(self, job_id: str) -> list[Output]:
-        """Nowhere: without a store they go with their pods."""
-        self._seen(job_id)
-        raise UsageError(f"the outputs of {job_id} were in its pods; only a store keeps them")
+        """In the job's store; without one they go with their pods."""
+        record = self._record(job_id)
+        if not record["results"]:
+            raise UsageError(f"the outputs of {job_id} are in its pods only, and go with them; --store keeps them")
+        from petctl.clusters.results import outputs_of
+
+        return outputs_of(record)
 
     # -- wishes --------------------------------------------------------------------------------------------------------
 
@@ -223,39 +319,51 @@ class KubernetesCluster:
         coordinator, pods = self._seen(job_id)
         if looking.ended(coordinator, pods) is not None:
             raise UsageError(f"{job_id} has ended and cannot be scaled")
-        with self._link(job_id, pods) as link:
-            sentence = str(link.call("scale", wanted=wanted))
+        sentence = str(self._ask_soon(job_id, pods, "scale", wanted=wanted))
         self._api.patch(self._job_path(job_id, NODE), {"spec": {"parallelism": wanted, "completions": wanted}})
         return sentence
 
     def cancel(self, job_id: str, kill: bool) -> str:
-        """Asks the coordinator; a job that has none yet is put to sleep for ever."""
+        """Asks the coordinator; a job that has none now is put to sleep for ever, which ends its pods."""
         coordinator, pods = self._seen(job_id)
         if looking.ended(coordinator, pods) is not None:
             return "has ended already"
-        try:
-            with self._link(job_id, pods) as link:
-                return str(link.call("cancel", kill=kill))
-        except (Unreachable, KubernetesError):
-            if any(pod.get("status", {}).get("phase") == "Running" for pod in pods):
-                raise
-        message = json.dumps({**CANCELLED, "finished": time.time()})
+        replaced = looking.was_replaced(coordinator, pods)
+        with suppress(Unreachable):
+            if _running(pods):  # it may have just begun, and not listen yet
+                return str(self._ask_soon(job_id, pods, "cancel", kill=kill))
+        when = "while its coordinator was away" if replaced or _running(pods) else "before it started"
+        outcome = {"state": "cancelled", "code": 130, "sentence": f"cancelled by the user {when}"}
         asleep = {"spec": {"suspend": True}}
-        self._api.patch(self._job_path(job_id, NODE), asleep)
+        with suppress(NoSuchObject):  # its submission was cut short
+            self._api.patch(self._job_path(job_id, NODE), asleep)
+        message = json.dumps({"outcome": outcome, "finished": time.time()})
         annotated = {"metadata": {"annotations": {looking.OUTCOME: message}}, **asleep}
         self._api.patch(self._job_path(job_id, COORDINATOR), annotated)
-        return "cancelled before it started"
+        return f"cancelled {when}"
 
     def remove(self, job_id: str) -> None:
-        """Deletes the owner; all the rest goes with it."""
-        if looking.ended(*self._seen(job_id)) is None:
+        """Deletes the owner; all the rest goes with it, or before it where a rendered job's objects have none."""
+        coordinator, pods = self._seen(job_id)
+        if looking.ended(coordinator, pods) is None:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
+        for place in self._unowned(job_id, coordinator):
+            with suppress(NoSuchObject):
+                self._api.delete(place)
         self._api.delete(self._job_path(job_id, COORDINATOR))
+
+    def _unowned(self, job_id: str, coordinator: Mapping[str, Any]) -> list[str]:
+        """Everything beside the coordinator, if nobody owns it; the first that is there speaks for all."""
+        places = [path(kind, self._namespace, name) for kind, name in make.belongings(job_id, coordinator)]
+        for place in places:
+            with suppress(NoSuchObject):
+                return [] if self._api.get(place)["metadata"].get("ownerReferences") else places
+        return []
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in a node's pod, with the environment of a worker that runs there."""
         pod = self._pod_of(job_id, node)
-        task = self.record(job_id)["plan"]["task"]
+        task = self._record(job_id)["plan"]["task"]
         cwd = make.code_directory(task["code"]) if task["code"]["id"] else task["cwd"]
         python = pod["spec"]["containers"][0]["command"][0]
         own = {**task["env"], "PETCTL_JOB_ID": job_id, "PETCTL_NODE": logs.node_of(pod)}
@@ -282,8 +390,8 @@ class KubernetesCluster:
     def _pod_of(self, job_id: str, node: str | None) -> dict[str, Any]:
         """A pod that runs: this node's, or the first one."""
         self._seen(job_id)
-        pods = {logs.node_of(pod): pod for pod in self._api.list(path("pods", self._namespace), selector(job_id, NODE))}
-        running = {name: pod for name, pod in pods.items() if pod["status"].get("phase") == "Running"}
+        pods = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
+        running = {logs.node_of(pod): pod for pod in _running(pods)}
         if node is None and running:
             return running[min(running, key=natural)]
         if node not in running:
@@ -330,7 +438,7 @@ class KubernetesCluster:
     def _job_path(self, job_id: str, role: str) -> str:
         return path("jobs", self._namespace, f"{object_name(job_id)}-{role}")
 
-    def _seen(self, job_id: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    def _seen(self, job_id: str) -> tuple[dict[str, Any], Items]:
         """The job's owner, and the coordinator's pods."""
         try:
             coordinator = self._api.get(self._job_path(job_id, COORDINATOR))
@@ -338,15 +446,42 @@ class KubernetesCluster:
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
         return coordinator, self._api.list(path("pods", self._namespace), selector(job_id, COORDINATOR))
 
-    def _link(self, job_id: str, pods: list[dict[str, Any]]) -> ControlLink:
-        """A connection to the coordinator that runs now."""
+    def _record_or_bare(self, job_id: str, coordinator: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return self._record(job_id)
+        except NotFound:
+            return looking.bare_record(job_id, self.name, coordinator)
+
+    def _ask_soon(self, job_id: str, pods: Items, call: str, **params: Any) -> Any:
+        """The coordinator's answer, also where one is just starting or being replaced."""
+        deadline = time.monotonic() + REPLACED_WITHIN
+        while True:
+            try:
+                return self._ask(job_id, pods, call, **params)
+            except Unreachable:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                self._wait_for_pods(job_id, pods.version, min(left, 1.0))
+            pods = self._seen(job_id)[1]
+
+    def _ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
+        """The answer of the coordinator that runs now; Unreachable when none can be asked."""
+        try:
+            with self._link(job_id, pods) as link:
+                return link.call(call, patience, **params)
+        except (Forbidden, Unauthorised):
+            raise
+        except KubernetesError as error:
+            raise Unreachable(f"the coordinator of {job_id} cannot be asked: {error}") from None
+
+    def _link(self, job_id: str, pods: Items) -> ControlLink:
         from petctl.rendezvous.client import ControlLink
 
-        alive = [pod for pod in pods if pod["status"].get("phase") == "Running"]
-        alive = [pod for pod in alive if not pod["metadata"].get("deletionTimestamp")] or alive
+        alive = _running(pods)
         if not alive:
             raise Unreachable(f"the coordinator of {job_id} does not run now; try again")
-        newest = max(alive, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))["metadata"]["name"]
+        newest = alive[-1]["metadata"]["name"]
         return ControlLink(self._join(job_id), dial=lambda: self._api.dial(self._namespace, newest, make.PORT))
 
     def _join(self, job_id: str) -> JoinFile:
@@ -355,3 +490,9 @@ class KubernetesCluster:
             return decode_join(json.loads(base64.b64decode(data["join.json"])))
         except (KeyError, ValueError) as error:
             raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None
+
+
+def _running(pods: Items) -> list[dict[str, Any]]:
+    """Those that run, the one to turn to last: the newest, and not one that is being deleted."""
+    alive = [pod for pod in logs.by_age(pods) if pod.get("status", {}).get("phase") == "Running"]
+    return sorted(alive, key=lambda pod: "deletionTimestamp" not in pod["metadata"])

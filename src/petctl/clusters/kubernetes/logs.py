@@ -1,99 +1,105 @@
-"""What pods print, followed from pod to pod: a node's lines with rank and round, and the coordinator's events.
+"""What pods have printed, and what it means: a node's lines with rank and round, and the coordinator's events.
 
-Each pod is read by a thread of its own, begun as soon as the pod has started; a watch finds the pods. What a pod
-printed is gone with the pod: that is Kubernetes' way, and why results should have a store.
+Going on as more is printed is `following.py`. What a pod printed is gone with the pod: that is Kubernetes' way, and why
+results should have a store.
 """
 
 from __future__ import annotations
 
 import json
-import queue
-import threading
+import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from petctl.agent.stream import parse_tagged
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.failures import Gone, KubernetesError, NoSuchObject, NotStarted
+from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
+from petctl.clusters.kubernetes.names import CONTAINER
 
 INDEX = "batch.kubernetes.io/job-completion-index"
-_STEP = 5.0  # seconds of one watch, after which it is asked whether the job is over
-_Item = tuple[str, bytes]  # node, line
-_STARTED = ("Running", "Succeeded", "Failed")
+FINAL = "final"  # kind of what a coordinator prints last
+_LAST_LINES = 5  # of its log: its process may have said something behind it
+Item = tuple[str, bytes]  # node, line
+_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-def lines_so_far(api: Api, namespace: str, selector: str) -> Iterator[_Item]:
-    """Every line that is there, pod after pod in the order in which they were made."""
-    pods = api.list(path("pods", namespace), selector)
-    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+class Place:
+    """How far a pod's log has been read. A further stream goes on there, however much of it is told again.
+
+    The server can begin at a second, not at a line; the time that it puts before each line says which were there.
+    """
+
+    def __init__(self) -> None:
+        self._last = b""  # time of the last whole line
+        self._same = 0  # whole lines of that time
+        self.torn = b""  # what a stream ended with that is no whole line
+
+    @property
+    def since(self) -> str | None:
+        """Where a further stream should begin."""
+        return self._last.decode() or None
+
+    def new_lines(self, chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
+        """The whole lines of a stream that were in none before; as many at once as came at once."""
+        last, same, again = self._last, self._same, bool(self._last)
+        rest = self.torn = b""
+        for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            found = []
+            for line in lines:
+                time, text = _timed(line)
+                if again and (not time or time < last):  # without a time: the end of a line that began before
+                    continue
+                if again and time == last and same:
+                    same -= 1
+                    continue
+                if time:
+                    again = False
+                    self._same = self._same + 1 if time == self._last else 1
+                    self._last = time
+                found.append(text + b"\n")
+            if found:
+                yield found
+        if not again:
+            self.torn = _timed(rest)[1]
+
+
+def _timed(line: bytes) -> tuple[bytes, bytes]:
+    time, _, text = line.partition(b" ")
+    return (time, text) if _TIME.fullmatch(time) else (b"", line)
+
+
+def lines_so_far(api: Api, namespace: str, selector: str, places: dict[str, Place] | None = None) -> Iterator[Item]:
+    """Every line that is there, pod after pod in the order in which they were made.
+
+    One that cannot be read does not hide the others: its failure comes last. `places`: for whoever wants to go on from
+    there, filled by the pods' uids; what is unfinished or failed is left to them.
+    """
+    failure: KubernetesError | None = None
+    for pod in by_age(api.list(path("pods", namespace), selector)):
+        node, name, place = node_of(pod), pod["metadata"]["name"], Place()
+        if places is not None:
+            places[pod["metadata"]["uid"]] = place
         try:
-            yield from ((node_of(pod), line) for line in _lines(api.log(namespace, pod["metadata"]["name"])))
+            for lines in place.new_lines(api.log(namespace, name, CONTAINER, timestamps=True)):
+                yield from ((node, line) for line in lines)
+            if places is None and place.torn:
+                yield node, place.torn
         except (NotStarted, NoSuchObject):
             continue
+        except (Forbidden, Unauthorised):
+            raise
+        except KubernetesError as error:
+            failure = failure or error
+    if failure is not None and places is None:
+        raise failure
 
 
-def lines_as_they_come(api: Api, namespace: str, selector: str, over: Callable[[], bool]) -> Iterator[_Item]:
-    """The same, and every further line, until the job is over and all of its pods have been read to their end."""
-    found: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
-    reading = _Reading(api, namespace, selector, over, found)
-    threading.Thread(target=reading.watch, name="pods", daemon=True).start()
-    while (item := found.get()) is not None:
-        yield item
-    if reading.failure is not None:
-        raise reading.failure
-
-
-class _Reading:
-    """A watch of pods, and one reader for each that has started."""
-
-    def __init__(
-        self, api: Api, namespace: str, selector: str, over: Callable[[], bool], found: queue.SimpleQueue[_Item | None]
-    ) -> None:
-        self._api, self._namespace, self._selector, self._over, self._found = api, namespace, selector, over, found
-        self._readers: dict[str, threading.Thread] = {}
-        self.failure: BaseException | None = None
-
-    def watch(self) -> None:
-        try:
-            while True:
-                over = self._over()  # asked first: what is listed after that is complete
-                pods = self._api.list(path("pods", self._namespace), self._selector)
-                for pod in pods:
-                    self._read(pod)
-                if over:
-                    break
-                self._wait(pods.version)
-            for reader in self._readers.values():
-                reader.join()
-        except BaseException as error:
-            self.failure = error
-        finally:
-            self._found.put(None)
-
-    def _wait(self, version: str) -> None:
-        try:
-            for kind, pod in self._api.watch(path("pods", self._namespace), self._selector, version, _STEP):
-                if kind != "BOOKMARK":
-                    self._read(pod)
-        except Gone:
-            pass
-
-    def _read(self, pod: dict[str, Any]) -> None:
-        uid = pod["metadata"]["uid"]
-        if uid in self._readers or pod.get("status", {}).get("phase") not in _STARTED:
-            return
-        self._readers[uid] = threading.Thread(target=self._follow, args=(pod,), name="pod-log", daemon=True)
-        self._readers[uid].start()
-
-    def _follow(self, pod: dict[str, Any]) -> None:
-        node = node_of(pod)
-        try:
-            for line in _lines(self._api.log(self._namespace, pod["metadata"]["name"], follow=True)):
-                self._found.put((node, line))
-        except KubernetesError:
-            pass  # the pod is gone; what it printed last went with it
+def by_age(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The oldest first."""
+    return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
 
 def node_of(pod: dict[str, Any]) -> str:
@@ -102,23 +108,24 @@ def node_of(pod: dict[str, Any]) -> str:
     return str(found if found is not None else pod["metadata"]["name"])
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in lines)
-    if rest:
-        yield rest
+def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:
+    """The workers' lines among what nodes print, as far as they are wanted.
 
-
-def worker_lines(items: Iterable[_Item], wanted: LogFilter) -> Iterator[LogLine]:
-    """The workers' lines among what nodes print, as far as they are wanted."""
-    last: dict[tuple[int, int, str], deque[LogLine]] = {}
+    With `tail` it waits for the end: the last lines of each worker are those of the newest round, unless another one is
+    named.
+    """
+    last: dict[tuple[int, str], deque[LogLine]] = {}
+    newest = 0
     for node, text in items:
         chunk = parse_tagged(text)
         if chunk is None:
             continue
         line = LogLine(chunk.name.round, chunk.name.rank, chunk.name.stream, chunk.data, node)
+        if wanted.tail is not None and wanted.round is None and line.round != newest:
+            if line.round < newest:
+                continue
+            newest = line.round
+            last.clear()
         if any(
             wish is not None and wish != value
             for wish, value in ((wanted.rank, line.rank), (wanted.node, node), (wanted.round, line.round))
@@ -127,17 +134,35 @@ def worker_lines(items: Iterable[_Item], wanted: LogFilter) -> Iterator[LogLine]
         if wanted.tail is None:
             yield line
         else:
-            last.setdefault((line.round, line.rank, line.stream), deque(maxlen=wanted.tail)).append(line)
+            last.setdefault((line.rank, line.stream), deque(maxlen=wanted.tail)).append(line)
     for lines in last.values():
         yield from lines
 
 
-def event_lines(items: Iterable[_Item]) -> Iterator[dict[str, Any]]:
-    """The events among what a coordinator prints."""
+def event_lines(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+    """The events among what a coordinator prints; its last status is none."""
     for _, text in items:
-        try:
-            event = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and "kind" in event:
+        event = _event(text)
+        if event is not None and event["kind"] != FINAL:
             yield event
+
+
+def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """The status that a coordinator printed as it ended; empty where its log is gone or cannot be read."""
+    for pod in by_age(pods):
+        try:
+            printed = b"".join(api.log(namespace, pod["metadata"]["name"], CONTAINER, tail=_LAST_LINES))
+        except KubernetesError:
+            continue
+        for event in filter(None, map(_event, printed.splitlines())):
+            if event["kind"] == FINAL and isinstance(event.get("status"), dict):
+                return dict(event["status"])
+    return {}
+
+
+def _event(text: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(text)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "kind" in event else None

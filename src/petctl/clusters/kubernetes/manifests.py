@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, object_name
+from petctl.clusters.kubernetes.podpatch import patched
 
 PORT = 7700
 LEFT = 91
@@ -30,12 +31,18 @@ LEFT = 91
 PIECE = 900 << 10
 """Bytes of code in one ConfigMap, which holds less than a MiB."""
 MOST_PIECES = 24
+GRANTS = "grants.json"
+"""In the job's Secret: what its nodes may do in stores, with the keys; only the coordinator sees it."""
+CREDENTIALS = ("token", "tls.crt", "tls.key", "join.json")
+"""In the job's Secret, whether or not there are grants."""
 SECRETS = "petctl-secrets"
 """The Secret that `petctl secret set` fills."""
+WITHHELD = "<left out: petctl render --with-secrets prints it>"
+"""Stands for a secret value. It is not base64, so the server does not take it for one."""
 AWAY = 10
 """Seconds for which a pod may stay on a machine that nobody reaches."""
 _FOREVER = (1 << 31) - 1
-_STATE, _AGENT, _JOB, _JOIN = "/petctl/state", "/petctl/agent", "/petctl/job", "/petctl/join"
+STATE, _AGENT, _JOB, _JOIN = "/petctl/state", "/petctl/agent", "/petctl/job", "/petctl/join"
 _PYZ = "petctl-agent.pyz"
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
@@ -53,23 +60,26 @@ class Wishes(NamedTuple):
     python: str = "python3"  # in the image, for the agent itself
     gpus: int = 0
     grace: float = 30.0
+    patches: Sequence[tuple[str, Mapping[str, Any]]] = ()  # where it is written, a piece of the nodes' pod template
     annotations: Mapping[str, str] = {}
 
 
-def coordinator_job(job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], suspend: bool) -> dict[str, Any]:
+def coordinator_job(
+    job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], stores: bool, suspend: bool
+) -> dict[str, Any]:
     """The coordinator's Job, which owns everything else."""
     name = object_name(job_id)
     files: list[dict[str, Any]] = [
         {"configMap": {"name": name, "items": _items("job.json")}},
-        {"secret": {"name": name, "items": _items("token", "tls.crt", "tls.key")}},
+        {"secret": {"name": name, "items": _items("token", "tls.crt", "tls.key", *([GRANTS] if stores else []))}},
     ]
     for number in range(pieces):
         piece = [{"key": "piece", "path": f"code/part-{number:05d}"}]
-        files.append({"configMap": {"name": f"{name}-code-{number}", "items": piece}})
+        files.append({"configMap": {"name": piece_name(job_id, number), "items": piece}})
     if secrets:
         values = [{"key": secret, "path": f"secrets/{secret}"} for secret in sorted(set(secrets))]
         files.append({"secret": {"name": SECRETS, "items": values}})
-    words = ["coordinate", "--job", _JOB, "--state", _STATE, "--replacement", "$(PETCTL_REPLACEMENT)"]
+    words = ["coordinate", "--job", _JOB, "--state", STATE, "--replacement", "$(PETCTL_REPLACEMENT)"]
     words += ["--listen", "0.0.0.0", "--port", str(PORT), "--message", "/dev/termination-log"]
     pod = _pod(job_id, COORDINATOR, wishes, words, {"job": (_JOB, {"projected": {"sources": files}})})
     container = pod["spec"]["containers"][0]
@@ -102,7 +112,7 @@ def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
 def node_pod(job_id: str, wishes: Wishes) -> dict[str, Any]:
     """What every node's pod is made from; one that is made from it by hand takes part too."""
     words = ["join", "--file", f"{_JOIN}/join.json", "--node", "$(PETCTL_INDEX)", "--address", "$(PETCTL_ADDRESS)"]
-    words += ["--state-dir", _STATE, "--replacement", "$(PETCTL_REPLACEMENT)", "--leave-code", str(LEFT)]
+    words += ["--state-dir", STATE, "--replacement", "$(PETCTL_REPLACEMENT)", "--leave-code", str(LEFT)]
     words += ["--stream", "--tagged"]
     files = {"join": (_JOIN, {"secret": {"secretName": object_name(job_id), "items": _items("join.json")}})}
     pod = _pod(job_id, NODE, wishes, words, files)
@@ -114,6 +124,8 @@ def node_pod(job_id: str, wishes: Wishes) -> dict[str, Any]:
     if wishes.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(wishes.gpus)}}
     pod["spec"]["terminationGracePeriodSeconds"] = int(wishes.grace) + 10
+    for said, patch in wishes.patches:
+        pod = patched(pod, patch, said)
     return pod
 
 
@@ -128,10 +140,10 @@ def service_name(job_id: str, namespace: str) -> str:
     return f"{object_name(job_id)}.{namespace}.svc"
 
 
-def secret(job_id: str, values: Mapping[str, bytes]) -> dict[str, Any]:
-    """Token, certificate and join file."""
+def secret(job_id: str, values: Mapping[str, bytes | None]) -> dict[str, Any]:
+    """Token, certificate and join file; None stands for a value that is not to be seen."""
     metadata = _metadata(object_name(job_id), job_id)
-    data = {name: base64.b64encode(value).decode() for name, value in values.items()}
+    data = {name: WITHHELD if value is None else base64.b64encode(value).decode() for name, value in values.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -152,13 +164,18 @@ def config(job_id: str, agent: bytes, record: str) -> dict[str, Any]:
 
 def code_directory(code: Mapping[str, Any]) -> str:
     """Where a node's pod has the job's code."""
-    return f"{_STATE}/code/{code['id'][:16]}/{code['inside']}"
+    return f"{STATE}/code/{code['id'][:16]}/{code['inside']}"
+
+
+def piece_name(job_id: str, number: int) -> str:
+    """The ConfigMap that holds one piece of the code."""
+    return f"{object_name(job_id)}-code-{number}"
 
 
 def code_pieces(job_id: str, archive: bytes) -> Iterator[dict[str, Any]]:
     """The code's archive, cut so that each piece fits into an object."""
     for number, start in enumerate(range(0, len(archive), PIECE)):
-        metadata = _metadata(f"{object_name(job_id)}-code-{number}", job_id)
+        metadata = _metadata(piece_name(job_id, number), job_id)
         binary = {"piece": base64.b64encode(archive[start : start + PIECE]).decode()}
         yield {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, "binaryData": binary}
 
@@ -167,6 +184,25 @@ def owned(manifest: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
     """The same, and it goes when its owner goes."""
     reference = {"apiVersion": "batch/v1", "kind": "Job", **{key: owner["metadata"][key] for key in ("name", "uid")}}
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
+
+
+def free(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The same for another tool to create, in any order: it sleeps for no owner, and its certificate names the
+    namespace."""
+    changed = {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
+    if "spec" in manifest:
+        changed["spec"] = {key: value for key, value in manifest["spec"].items() if key != "suspend"}
+    return changed
+
+
+def belongings(job_id: str, coordinator: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Kind and name of everything beside the coordinator's Job, the record last: without it there is no status."""
+    name = object_name(job_id)
+    volumes = coordinator["spec"]["template"]["spec"]["volumes"]
+    files = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
+    mounted = [source["configMap"]["name"] for source in files if "configMap" in source]
+    code = [("configmaps", piece) for piece in mounted if piece.startswith(f"{name}-code-")]  # none of the user's own
+    return [("jobs", f"{name}-{NODE}"), ("services", name), *code, ("secrets", name), ("configmaps", name)]
 
 
 def _job(
@@ -195,7 +231,7 @@ def _pod(
     job_id: str, role: str, wishes: Wishes, words: list[str], files: Mapping[str, tuple[str, dict[str, Any]]]
 ) -> dict[str, Any]:
     agent = {"configMap": {"name": object_name(job_id), "items": _items(_PYZ)}}
-    volumes = {"agent": (_AGENT, agent), **files, "state": (_STATE, {"emptyDir": {}})}
+    volumes = {"agent": (_AGENT, agent), **files, "state": (STATE, {"emptyDir": {}})}
     container: dict[str, Any] = {
         "name": "petctl",
         "image": wishes.image,

@@ -1,8 +1,9 @@
 """Names and labels of the objects that are made for a job.
 
 Kubernetes allows less in a name than petctl does in a job's id: lower-case letters, digits and dashes, at most 63, a
-letter first. What had to be changed gets a digest of the id, so two ids never share a name; the id itself is kept in
-an annotation. Pure: nothing here asks a cluster.
+letter first. What had to be changed gets a digest of the id, so that two ids do not share a name (if ever they did, the
+second could not be created, and its job gets another id); the id itself is kept in an annotation. Pure: nothing here
+asks a cluster.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ JOB = "petctl.dev/job"
 ROLE = "petctl.dev/role"
 ID = "petctl.dev/id"
 COORDINATOR, NODE = "coordinator", "node"
+CONTAINER = "petctl"
+"""In every pod of a job; users may add others beside it."""
 MANAGED = {"app.kubernetes.io/managed-by": "petctl"}
 
 

@@ -1,28 +1,44 @@
 """From a job description to the objects that would be created for it, as plain data; no cluster is asked.
 
-The record is what `petctl render` prints and what the coordinator reads. It holds names of secrets, never values.
+The record is what the coordinator reads, and is part of what `petctl render` prints. It holds names of secrets, never
+values.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from petctl.agent.task import Code, encode_task
-from petctl.clusters.config import top_setting
+from petctl.clusters import codestore
 from petctl.clusters.folders import folder_names
-from petctl.clusters.kubernetes.manifests import MOST_PIECES, PIECE, Wishes, coordinator_job, node_job, service
+from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders, pin_folders
+from petctl.clusters.kubernetes.manifests import MOST_PIECES, PIECE, STATE, Wishes, coordinator_job, node_job, service
 from petctl.clusters.local.plan import command_line
+from petctl.clusters.results import plan_results
+from petctl.clusters.stores import surroundings
 from petctl.clusters.task import check_command, config_of, task_of
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, job_to_dict
+from petctl.spec.folders import NONE
 
 RECOVERY = 15.0
 """Seconds in which all nodes find a new coordinator: some still try the address of the old one's pod, in vain."""
-_SETTINGS = ("kind", "name", "context", "kubeconfig", "namespace", "image", "pull_policy", "pull_secrets", "python")
+_SETTINGS = (
+    "kind",
+    "name",
+    "context",
+    "kubeconfig",
+    "namespace",
+    "image",
+    "pull_policy",
+    "pull_secrets",
+    "python",
+    "pod",
+)
 
 
 def make_plan(
@@ -30,35 +46,52 @@ def make_plan(
 ) -> dict[str, Any]:
     """The record of a job that is about to be submitted; `pinned`: the code of an earlier record."""
     cluster = str(settings["name"])
-    _check(job, cluster, settings)
-    code, notes = (dict(pinned), []) if pinned else _taken(job, home)
-    cwd = str(Path.cwd())
-    task = task_of(job, job_id, "" if code else job.cwd, job.python)
+    _check(settings)
+    mapped = folder_names(job, cluster)
+    results = plan_results(job, job_id, surroundings(home))
+    code, notes = (dict(pinned), []) if pinned else _taken(job, home, mapped)
+    task = task_of(job, job_id, "" if code else job.cwd, job.python, Path(STATE))
     if code:
         # Links lead to files of the submitter's machine, which no pod has.
         task = dataclasses.replace(task, code=Code(id=code["id"], inside=code["inside"], source=code["source"]))
+    folders, grants = _folders(job, cluster, home, code, mapped)
+    grants.update(results.grants)
+    store = results.routes.get("")
+    if code and store:
+        grants[codestore.GRANT] = codestore.code_grant(grants[store], code["id"])
+        task = dataclasses.replace(task, code=dataclasses.replace(task.code, grant=codestore.GRANT))
+    _check_reach(grants, folders)
+    task = dataclasses.replace(
+        task,
+        results=results.routes,
+        folders=node_folders(folders),
+        folder_cache=f"{STATE}/folders" if folders else "",
+        folder_limit=cache_limit(),
+    )
     wishes = _wishes(job, settings)
-    pieces = _pieces(code)
-    coordinator = coordinator_job(job_id, wishes, pieces, list(job.secrets.values()), suspend=True)
+    pieces = 0 if store else _pieces(code)
+    coordinator = coordinator_job(job_id, wishes, pieces, list(job.secrets.values()), bool(grants), suspend=True)
     return {
         "id": job_id,
         "name": job.name or job_id.rpartition("-")[0],
         "cluster": cluster,
         "submitted": time.time(),
         "command": command_line(job),
-        "cwd": cwd,
+        "cwd": str(Path.cwd()),
         "code": code,
-        "folders": [],
-        "results": {},
+        "folders": folders,
+        "results": results.shown,
         "notes": notes,
         "directory": "",
-        "job": job_to_dict(job),
+        "job": {**job_to_dict(job), **results.wish},
         "plan": {
             "task": encode_task(task),
             "config": dataclasses.asdict(
                 dataclasses.replace(config_of(job), eager=task.can_be_warm, recover_within=RECOVERY)
             ),
             "secrets": dict(job.secrets),
+            "grants": grants,
+            "pieces": pieces,
             "max_time": job.max_time,
             "namespace": namespace,
             "objects": [coordinator, service(job_id), node_job(job_id, wishes, job.nodes.initial)],
@@ -66,26 +99,43 @@ def make_plan(
     }
 
 
-def _check(job: Job, cluster: str, settings: Mapping[str, Any]) -> None:
+def _check(settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in _SETTINGS:
-            raise UsageError(f"clusters.{cluster} has no setting {name!r}; it has {', '.join(_SETTINGS)}")
-    if folder_names(job, cluster):
-        raise UsageError(f"mapped folders do not reach pods yet; run it on {cluster} with --folder none")
-    if job.store != "none" and (job.store or any(job.outputs.values()) or top_setting("store") is not None):
-        raise UsageError(f"results are not sent from pods yet; run it on {cluster} with --store none and without --out")
+            known = ", ".join(setting for setting in _SETTINGS if setting != "name")
+            raise UsageError(f"clusters.{settings['name']} has no setting {name!r}; it has {known}")
 
 
-def _taken(job: Job, home: Path) -> tuple[dict[str, Any], list[str]]:
+def _folders(
+    job: Job, cluster: str, home: Path, code: Mapping[str, Any], mapped: Sequence[str]
+) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The job's mapped folders, and what nodes may do with them."""
+    if not mapped or job.folders == NONE:
+        return [], {}
+    if not code:
+        raise UsageError("mapped folders are shown inside a job's code, and it has none; run it with --no-folders")
+    folders, _ = pin_folders(job, cluster, home, code)
+    return folders, folder_grants(folders)
+
+
+def _check_reach(grants: Mapping[str, Mapping[str, Any]], folders: Sequence[Mapping[str, Any]]) -> None:
+    """Pods see no directory of the submitter's machine."""
+    local = [folder["location"] for folder in folders if folder["directory"]]
+    local += [pinned["location"] for pinned in grants.values() if pinned["location"].startswith("/")]
+    if local:
+        raise UsageError(f"{local[0]} is a directory of this machine, which pods do not see; use s3:// or az://")
+
+
+def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """The snapshot that the job runs from, and what the submitter should hear about it."""
     if job.code == IN_PLACE:
         return {}, []
     from petctl.clusters.code import own_code, take_code
 
     if job.code:
-        code = take_code(job, home)
+        code = take_code(job, home, folders)
         return code, list(code["notes"])
-    code, why_not = own_code(job, home)
+    code, why_not = own_code(job, home, folders)
     if not code:
         check_command(job, str(Path(job.cwd or ".").expanduser().absolute()))
     return code, [f"no code is taken along: {why_not}"] if why_not else []
@@ -94,11 +144,17 @@ def _taken(job: Job, home: Path) -> tuple[dict[str, Any], list[str]]:
 def _pieces(code: Mapping[str, Any]) -> int:
     if not code:
         return 0
-    size = Path(code["archive"]).stat().st_size
+    archive = Path(code["archive"])
+    if not archive.exists():
+        raise UsageError(
+            f"the code of that job (of {code['source']}) is not on this machine any more; "
+            "take it anew: petctl resubmit --new-code"
+        )
+    size = archive.stat().st_size
     if size > MOST_PIECES * PIECE:
         raise UsageError(
-            f"the code's archive has {size >> 20} MiB, and {MOST_PIECES * PIECE >> 20} MiB can be kept in a cluster; "
-            "leave more out with .petctlignore"
+            f"the code's archive has {-(-size >> 20)} MiB, and {MOST_PIECES * PIECE >> 20} MiB can be kept in a "
+            "cluster; leave more out with .petctlignore"
         )
     return -(-size // PIECE)
 
@@ -111,6 +167,9 @@ def _wishes(job: Job, settings: Mapping[str, Any]) -> Wishes:
             "in petctl.yaml. Any image with Python 3.9 or newer will do"
         )
     secrets = settings.get("pull_secrets") or []
+    own, place = settings.get("pod") or {}, f"clusters.{settings['name']}.pod"
+    if not isinstance(own, Mapping):
+        raise UsageError(f"{place} must be a piece of a pod template, not {own!r}")
     return Wishes(
         image=image,
         pull_policy=str(settings.get("pull_policy") or ""),
@@ -118,4 +177,7 @@ def _wishes(job: Job, settings: Mapping[str, Any]) -> Wishes:
         python=str(settings.get("python") or "python3"),
         gpus=job.gpus,
         grace=job.grace,
+        patches=[
+            (said, patch) for said, patch in ((f"clusters.{settings['name']}.pod", own), ("pod", job.pod)) if patch
+        ],
     )

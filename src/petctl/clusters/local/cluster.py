@@ -55,6 +55,9 @@ class LocalCluster:
 
         return make_plan(job, JobDirectory(self.jobs / job_id), self.settings, code)
 
+    def manifests(self, job: Job, job_id: str, with_secrets: bool) -> None:
+        """None: only petctl starts processes here."""
+
     def record(self, job_id: str) -> dict[str, Any]:
         """What was submitted."""
         record = read_json(self._directory(job_id).job)

@@ -1,25 +1,22 @@
-"""The supervisor's part in a job's results: signs for the nodes, hears of their trouble, sends what is left at the end.
+"""The local supervisor's part in a job's results: signs for the nodes, and sends what is left at the end.
 
-Stores are asked in threads of its own, never in the coordinator's loop. Trouble with a store costs the results' way
-there, never the job: what is not sent stays in the job's directory, and the status says so.
+What is not sent stays in the job's directory, and the status says so.
 """
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import logging
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Sequence, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.errors import PetctlError
+from petctl.supervision.signing import Signing
 
 if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
-
     from petctl.clusters.results import CurrentGrants
 
 LOCK_PATIENCE = 60.0  # seconds for somebody else who sends from the same directory
@@ -42,11 +39,9 @@ class Sending:
     ) -> None:
         self._directory, self._task = directory, record["plan"]["task"]
         self._places: Mapping[str, Mapping[str, Any]] = record["plan"].get("grants") or {}
-        self._event, self._changed = event, changed
+        self._changed = changed
+        self._signing = Signing(self._current, event, changed)
         self._grants: Optional[CurrentGrants] = None
-        self._pool: Optional[ThreadPoolExecutor] = None
-        self._problems: Dict[str, str] = {}
-        self._told: Set[str] = set()
         self._given_up = threading.Event()
         self.busy = False
 
@@ -57,31 +52,11 @@ class Sending:
 
     def calls(self) -> Dict[str, Callable[..., object]]:
         """What nodes may ask."""
-        return {"sign": self._sign, "page": self._page, "results": self._hear} if self._places else {}
+        return self._signing.calls() if self._places else {}
 
     def sentence(self) -> str:
         """Why something is not sent, for the status; empty when all is well."""
-        return "; ".join(dict.fromkeys(f"not sent: {problem}" for problem in self._problems.values()))
-
-    async def _sign(self, grant: str, requests: Sequence[Mapping[str, Any]]) -> object:
-        return await self._in_thread(lambda: self._current().sign(grant, requests))
-
-    async def _page(self, grant: str, after: str) -> object:
-        return await self._in_thread(lambda: self._current().page(grant, after))
-
-    def _hear(self, node: str, problem: str) -> None:
-        """A node says why it cannot send, or (empty) that it can again."""
-        self._note(str(node)[:100], str(problem)[:1000])
-
-    def _note(self, who: str, problem: str) -> None:
-        if problem:
-            self._problems[who] = problem
-        else:
-            self._problems.pop(who, None)
-        if problem and problem not in self._told:
-            self._told.add(problem)
-            self._event("results", f"results are not sent: {problem}", node=who)
-        self._changed()
+        return self._signing.sentence()
 
     def give_up(self) -> None:
         """The user does not want to wait for it."""
@@ -94,14 +69,14 @@ class Sending:
         self.busy = True
         self._changed()
         try:
-            problem = _KILLED if self._given_up.is_set() else await self._in_thread(self._last_look)
+            problem = _KILLED if self._given_up.is_set() else await self._signing.in_thread(self._last_look)
         except Exception as error:  # whatever it is: the job must end
             log.exception("petctl's own fault: the last results were not sent")
             problem = f"petctl's own fault: {error!r}"
         self.busy = False
         for node in self._directory.node_names():  # theirs was the same directory
-            self._problems.pop(node, None)
-        self._note(_OWN, problem)
+            self._signing.forget(node)
+        self._signing.note(_OWN, problem)
 
     def _last_look(self) -> str:
         from petctl.agent.outbox import Outbox, lock_path
@@ -139,13 +114,6 @@ class Sending:
 
             self._grants = CurrentGrants(self._places, self._directory.home)
         return self._grants
-
-    async def _in_thread(self, act: Callable[[], Any]) -> Any:
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor
-
-            self._pool = ThreadPoolExecutor(4, "petctl-stores")
-        return await asyncio.get_running_loop().run_in_executor(self._pool, act)
 
 
 def _taken(lock: int) -> bool:

@@ -1,0 +1,33 @@
+"""How long one who follows a job goes on without the API server: an upgrade of it takes minutes, a job takes days."""
+
+from __future__ import annotations
+
+import time
+
+from petctl.clusters.kubernetes.failures import ServerUnreachable
+
+MOST = 300.0  # seconds
+FIRST, LONGEST = 0.5, 5.0  # pauses between two attempts
+
+
+class Patience:
+    """One follower's. Whoever asks only once needs none: there the first failure is the answer."""
+
+    def __init__(self) -> None:
+        self._ends: float | None = None
+        self._pause = FIRST
+
+    def restored(self) -> None:
+        """The server answers."""
+        self._ends, self._pause = None, FIRST
+
+    def bear(self, failure: ServerUnreachable, deadline: float = float("inf")) -> None:
+        """A moment later there may be an answer; raises the failure when that went on for too long."""
+        now = time.monotonic()
+        if self._ends is None:
+            self._ends = now + MOST
+        left = min(self._ends, deadline) - now
+        if left <= 0:
+            raise failure
+        time.sleep(min(self._pause, left))
+        self._pause = min(2 * self._pause, LONGEST)

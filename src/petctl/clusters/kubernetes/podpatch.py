@@ -1,0 +1,64 @@
+"""A piece of a pod template, as a user writes it, merged into that of the nodes: for what petctl has no word for.
+
+Mappings are merged; lists whose items have names (containers, volumes, env, tolerations by key) are merged item by
+item; any other list, and everything else, replaces what was there. The container that runs the agent is called
+`petctl`; a container without a name in the patch means that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from petctl.errors import UsageError
+
+CONTAINER = "petctl"
+_KEYS = {"volumeMounts": "mountPath", "tolerations": "key", "ports": "containerPort"}
+_OWN = ("command", "args", "restartPolicy")
+
+
+def patched(template: Mapping[str, Any], patch: Mapping[str, Any], said: str) -> dict[str, Any]:
+    """The template with the patch in it; `said` is where the patch was written, for errors."""
+    unknown = sorted(set(patch) - {"metadata", "spec"})
+    if unknown:
+        raise UsageError(f"{said}.{unknown[0]}: a pod template has metadata and spec")
+    for part in ("metadata", "spec"):
+        if not isinstance(patch.get(part, {}), Mapping):
+            raise UsageError(f"{said}.{part} must be a mapping, not {type(patch[part]).__name__}")
+    containers = patch.get("spec", {}).get("containers", [])
+    for container in containers:
+        taken = [word for word in _OWN if word in container] if container.get("name", CONTAINER) == CONTAINER else []
+        if taken:
+            raise UsageError(f"{said}.spec.containers: {taken[0]} is petctl's own; what to run is the job's command")
+    if any("name" not in container for container in containers):
+        named = [{"name": CONTAINER, **container} for container in containers]
+        patch = {**patch, "spec": {**patch["spec"], "containers": named}}
+    if "restartPolicy" in patch.get("spec", {}):
+        raise UsageError(f"{said}.spec.restartPolicy is petctl's own: a pod that ends is replaced by its Job")
+    return _merged(template, patch)
+
+
+def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(old)
+    for name, value in new.items():
+        before = result.get(name)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[name] = _merged(before, value)
+        elif isinstance(before, list) and isinstance(value, list):
+            result[name] = _merged_lists(before, value, _KEYS.get(name, "name"))
+        else:
+            result[name] = value
+    return result
+
+
+def _merged_lists(old: list[Any], new: list[Any], key: str) -> list[Any]:
+    if not all(isinstance(item, Mapping) and key in item for item in (*old, *new)):
+        return new
+    result = list(old)
+    for item in new:
+        places = [place for place, before in enumerate(result) if before[key] == item[key]]
+        if places:
+            result[places[0]] = _merged(result[places[0]], item)
+        else:
+            result.append(item)
+    return result

@@ -1,0 +1,386 @@
+"""Jobs whose coordinator starts, is replaced, is away or never came: what status, watch, cancel and scale do then."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from petctl.bundle.cabinet import Cabinet
+from petctl.bundle.snapshot import take
+from petctl.clusters.base import LogFilter
+from petctl.clusters.kubernetes import following, looking, patience
+from petctl.clusters.kubernetes import manifests as make
+from petctl.clusters.kubernetes.api import Items
+from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.failures import Forbidden, Gone, KubernetesError, NoSuchObject, ServerUnreachable
+from petctl.clusters.kubernetes.names import ID, ROLE
+from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
+from petctl.jobs.status import status_from
+from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
+
+pytestmark = pytest.mark.timeout(60)
+JOB = "train-2222"
+JOBS, PODS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", f"/api/v1/namespaces/{NAMESPACE}/pods"
+MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+COORDINATOR, NODES = f"{JOBS}/{JOB}-coordinator", f"{JOBS}/{JOB}-node"
+RECORD: dict[str, Any] = {
+    "id": JOB,
+    "name": "train",
+    "cluster": "k8s",
+    "submitted": 1_000.0,
+    "command": "train.py",
+    "cwd": "/home/somebody",
+    "code": {},
+    "directory": "",
+    "plan": {"config": {"min_nodes": 1, "wanted": 2, "max_nodes": 4, "restarts": 3}, "pieces": 0},
+}
+RUNNING = {**looking.waiting_status(RECORD, {"spec": {}}, []), "state": "running", "sentence": "all is well"}
+AWAY = ServerUnreachable("the server cannot be reached")
+NOBODY = Unreachable("nobody listens")
+
+
+class Server:
+    """Objects by their paths, pods, and what the next requests meet."""
+
+    def __init__(self) -> None:
+        self.access = SimpleNamespace(namespace=NAMESPACE)
+        self.objects: dict[str, dict[str, Any]] = {
+            COORDINATOR: {"metadata": {"annotations": {ID: JOB}}, "spec": {}, "status": {}},
+            NODES: {"metadata": {}, "spec": {}},
+            f"{MAPS}/{JOB}": {"data": {"job.json": json.dumps(RECORD)}},
+        }
+        self.pods: list[Pod] = []
+        self.trouble: list[KubernetesError] = []
+        self.waits: list[str] = []  # the version from which each watch began
+        self.on_wait: list[Callable[[], object]] = []  # what happens while somebody watches
+
+    def get(self, path: str) -> dict[str, Any]:
+        if self.trouble:
+            raise self.trouble.pop(0)
+        if path not in self.objects:
+            raise NoSuchObject(f"{path} not found")
+        return self.objects[path]
+
+    def list(self, path: str, selector: str = "") -> Items:
+        if path == JOBS:
+            return Items(job for place, job in self.objects.items() if place.startswith(JOBS))
+        assert path == PODS
+        role = selector.rpartition(f"{ROLE}=")[2]
+        found = Items(pod.object for pod in self.pods if pod.object["metadata"]["labels"][ROLE] == role)
+        found.version = "42"
+        return found
+
+    def patch(self, path: str, body: dict[str, Any]) -> None:
+        found = self.get(path)
+        found["spec"] |= body.get("spec", {})
+        found["metadata"].setdefault("annotations", {}).update(body.get("metadata", {}).get("annotations", {}))
+
+    def log(self, namespace: str, pod: str, container: str, tail: int) -> Iterator[bytes]:
+        raise NoSuchObject(f"the log of {pod} is gone")
+
+    def delete(self, path: str) -> None:
+        del self.objects[path]
+
+    def watch(self, path: str, selector: str, version: str, timeout: float) -> Iterator[tuple[str, dict[str, Any]]]:
+        assert path == PODS
+        self.waits.append(version)
+        yield "BOOKMARK", {}
+        if self.on_wait:
+            self.on_wait.pop(0)()
+            yield "MODIFIED", {}
+
+
+class Coordinator:
+    """Whatever answers at the end of a link: one thing after the other, the last for ever."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def call(self, name: str, patience: float = 30.0, **params: Any) -> Any:
+        self.calls.append((name, params))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def cluster(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
+    for module in (following, patience):
+        monkeypatch.setattr(module, "FIRST", 0.001)
+        monkeypatch.setattr(module, "LONGEST", 0.002)
+    cluster = KubernetesCluster(tmp_path, {"name": "k8s"})
+    cluster.__dict__["_api"] = server
+    return cluster
+
+
+def coordinator(phase: str = "Running", name: str = "c-0-a", **more: str) -> Pod:
+    pod = Pod(name, 0, role="coordinator", phase=phase)
+    pod.object["metadata"] |= more
+    return pod
+
+
+def answers(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, *what: Any) -> Coordinator:
+    made = Coordinator(*what)
+    real = cluster._link
+
+    def link(job_id: str, pods: Items) -> Any:
+        monkeypatch.setattr(cluster, "_join", lambda job_id: None)
+        monkeypatch.setattr("petctl.rendezvous.client.ControlLink", lambda *words, **more: made)
+        return real(job_id, pods)
+
+    monkeypatch.setattr(cluster, "_link", link)
+    return made
+
+
+def told(status: dict[str, Any], version: int = 1) -> dict[str, Any]:
+    return {"version": version, "status": status}
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_runs_is_asked(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator()]
+    answers(cluster, monkeypatch, told(RUNNING))
+    assert cluster.status(JOB) == RUNNING
+
+
+@pytest.mark.parametrize("failure", [NOBODY, NoSuchObject("the pod is gone"), KubernetesError("kubelet says no"), AWAY])
+def test_a_coordinator_that_cannot_be_asked_is_waited_for(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    server.pods = [coordinator()]
+    answers(cluster, monkeypatch, failure)
+    assert cluster.status(JOB)["state"] == "starting"
+    server.objects[COORDINATOR]["status"] = {"failed": 1}
+    assert cluster.status(JOB)["state"] == "recovering"
+
+
+def test_who_may_not_ask_the_coordinator_hears_that(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator()]
+    answers(cluster, monkeypatch, Forbidden("may not get pods/portforward"))
+    for act in (lambda: cluster.status(JOB), lambda: cluster.cancel(JOB, False), lambda: cluster.scale(JOB, 2)):
+        with pytest.raises(Forbidden, match="portforward"):
+            act()
+
+
+def test_a_job_that_is_not_there(cluster: KubernetesCluster, server: Server) -> None:
+    server.objects.clear()
+    with pytest.raises(NotFound, match="there is no job 'train-2222'"):
+        cluster.status(JOB)
+
+
+def test_jobs_that_are_not_petctls_or_are_being_deleted_are_not_listed(
+    cluster: KubernetesCluster, server: Server
+) -> None:
+    server.objects[f"{JOBS}/going"] = {"metadata": {"annotations": {ID: "going"}, "deletionTimestamp": "now"}}
+    assert cluster.ids() == [JOB]
+
+
+# -- watch -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_watch_ends_with_what_is_new(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator()]
+    later = {**RUNNING, "sentence": "still well"}
+    link = answers(cluster, monkeypatch, told(RUNNING, 7), told(later, 8))
+    assert cluster.watch(JOB, RUNNING, 1000.0) == later
+    assert link.calls[1][1]["seen"] == 7
+    assert server.waits == []
+
+
+def test_a_watch_of_a_job_without_coordinator_sees_what_became_of_its_pods_since_it_looked(
+    cluster: KubernetesCluster, server: Server
+) -> None:
+    server.pods = [coordinator("Pending")]
+    seen = cluster.status(JOB)
+    message = json.dumps({"outcome": {"state": "succeeded", "code": 0, "sentence": "done"}, "finished": 5.0})
+    ended = coordinator("Succeeded")
+    ended.object["status"]["containerStatuses"] = [{"state": {"terminated": {"message": message}}}]
+    server.on_wait = [lambda: server.pods.__setitem__(0, ended)]
+    assert cluster.watch(JOB, seen, 1000.0)["state"] == "succeeded"
+    assert server.waits == ["42"]  # of that very list: what changes between the two is not missed
+
+
+def test_a_watch_outlives_versions_that_are_too_old_and_a_server_that_is_away(
+    cluster: KubernetesCluster, server: Server
+) -> None:
+    server.pods = [coordinator("Pending")]
+    seen = cluster.status(JOB)
+
+    def too_old() -> None:
+        raise Gone("too old resource version")
+
+    def away() -> None:
+        server.trouble = [AWAY] * 4
+        server.objects[COORDINATOR]["status"] = {"failed": 1}
+
+    server.on_wait = [too_old, away]
+    assert cluster.watch(JOB, seen, 1000.0)["state"] == "recovering"
+    assert server.trouble == []
+
+
+def test_a_server_that_stays_away_is_told_within_the_time_of_a_watch(
+    cluster: KubernetesCluster, server: Server
+) -> None:
+    server.trouble = [AWAY] * 100_000
+    with pytest.raises(ServerUnreachable):
+        cluster.watch(JOB, RUNNING, 0.01)
+
+
+def test_a_watch_gives_the_same_when_its_time_is_over(cluster: KubernetesCluster, server: Server) -> None:
+    server.pods = [coordinator("Pending")]
+    seen = cluster.status(JOB)
+    assert cluster.watch(JOB, seen, 0.0) == seen
+
+
+# -- wishes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cancel_waits_for_a_coordinator_that_has_just_begun(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator()]
+    link = answers(cluster, monkeypatch, NOBODY, KubernetesError("connection refused"), "is being cancelled")
+    assert cluster.cancel(JOB, True) == "is being cancelled"
+    assert link.calls == [("cancel", {"kill": True})] * 3
+    assert looking.OUTCOME not in server.objects[COORDINATOR]["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize("failed, when", [(0, "before it started"), (1, "while its coordinator was away")])
+def test_a_job_without_coordinator_is_cancelled_from_outside(
+    cluster: KubernetesCluster, server: Server, failed: int, when: str
+) -> None:
+    server.pods = [coordinator("Pending")]
+    server.objects[COORDINATOR]["status"] = {"failed": failed}
+    assert cluster.cancel(JOB, False) == f"cancelled {when}"
+    assert server.objects[NODES]["spec"]["suspend"] and server.objects[COORDINATOR]["spec"]["suspend"]
+    status = status_from(cluster.status(JOB))
+    assert (status.state, status.exit_code, status.sentence) == ("cancelled", 130, f"cancelled by the user {when}")
+    assert cluster.cancel(JOB, False) == "has ended already"
+
+
+def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancelled(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("petctl.clusters.kubernetes.cluster.REPLACED_WITHIN", 0.0)
+    server.pods = [coordinator()]
+    answers(cluster, monkeypatch, NOBODY)
+    assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"
+    assert cluster.status(JOB)["state"] == "cancelled"
+
+
+def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_removed(
+    cluster: KubernetesCluster, server: Server
+) -> None:
+    server.objects = {COORDINATOR: server.objects[COORDINATOR]}
+    server.objects[COORDINATOR]["spec"] |= {"suspend": True, "template": {"spec": {"volumes": []}}}
+    status = status_from(cluster.status(JOB))
+    assert (status.state, status.id) == ("queued", JOB) and "cut short" in status.sentence
+    with pytest.raises(UsageError, match="has not ended"):
+        cluster.remove(JOB)
+    cluster.cancel(JOB, True)
+    assert status_from(cluster.status(JOB)).final
+    cluster.remove(JOB)
+    assert server.objects == {}
+
+
+def test_a_scale_waits_for_the_coordinators_replacement_and_then_changes_the_pods(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator(deletionTimestamp="now")]
+    link = answers(cluster, monkeypatch, NOBODY, "from 2 to 3")
+    server.on_wait = [lambda: server.pods.append(coordinator(name="c-0-b"))]
+    assert cluster.scale(JOB, 3) == "from 2 to 3"
+    assert len(link.calls) == 2
+    assert server.objects[NODES]["spec"] == {"parallelism": 3, "completions": 3}
+
+
+def test_a_scale_that_is_refused_changes_no_pods(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator()]
+    link = answers(cluster, monkeypatch, PetctlError("at most 4"))
+    with pytest.raises(PetctlError, match="at most 4"):
+        cluster.scale(JOB, 5)
+    assert (len(link.calls), server.objects[NODES]["spec"]) == (1, {})
+
+
+# -- pods, logs and code -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_its_pod_that_runs_whatever_was_before_it(cluster: KubernetesCluster, server: Server) -> None:
+    server.pods = [
+        Pod("n-0-b", 0, born=5),
+        Pod("n-0-z", 0, phase="Failed", born=1),
+        Pod("n-1-a", 1, phase="Pending"),
+        Pod("n-0-a", 0, born=9),
+    ]
+    server.pods[-1].object["metadata"]["deletionTimestamp"] = "now"
+    assert cluster._pod_of(JOB, "0")["metadata"]["name"] == "n-0-b"
+    assert cluster._pod_of(JOB, None)["metadata"]["name"] == "n-0-b"
+    with pytest.raises(NotFound, match="no node '1' that runs; those that run: 0"):
+        cluster._pod_of(JOB, "1")
+
+
+def test_following_with_a_tail_begins_with_the_last_lines_and_goes_on(
+    cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = Pods(Pod("n-0-a", 0))
+    pods.access = SimpleNamespace(namespace=NAMESPACE)  # type: ignore[attr-defined]
+    cluster.__dict__["_api"] = pods
+    monkeypatch.setattr(cluster, "_over", lambda job_id: pods.over)
+    pods.print("n-0-a", b"[0.1] old\n", b"[0.2] a\n", b"[0.2] b\n", b"[0.2] c\n")
+    lines = cluster.logs(JOB, LogFilter(tail=2), follow=True)
+    assert [next(lines).text for _ in range(2)] == [b"b\n", b"c\n"]
+    pods.print("n-0-a", b"[0.2] d\n")
+    assert next(lines).text == b"d\n"
+    pods.phase("n-0-a", "Succeeded")
+    pods.finish()
+    assert list(lines) == []
+
+
+def test_the_code_of_a_job_that_was_submitted_elsewhere_is_brought_here(
+    cluster: KubernetesCluster, server: Server, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text("print('hello')")
+    archive = Cabinet(tmp_path / "elsewhere").put(take(project))
+    identity = archive.name.partition(".")[0]
+    pieces = list(make.code_pieces(JOB, archive.read_bytes()))
+    code = {"id": identity, "archive": "/elsewhere/archive.tar.gz", "inside": "", "source": "x"}
+    record = {**RECORD, "code": code, "plan": {**RECORD["plan"], "pieces": len(pieces)}}
+    server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps(record)}}
+    server.objects |= {f"{MAPS}/{piece['metadata']['name']}": piece for piece in pieces}
+    found = cluster.record(JOB)["code"]["archive"]
+    assert Path(found).read_bytes() == archive.read_bytes()
+    assert Path(found).is_relative_to(tmp_path / "bundles")
+    server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"]}
+    assert cluster.record(JOB)["code"]["archive"] == found  # it is here now
+    assert base64.b64decode(pieces[0]["binaryData"]["piece"]) in archive.read_bytes()

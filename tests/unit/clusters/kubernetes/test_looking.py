@@ -1,0 +1,212 @@
+"""What becomes of a job, from objects as the API server tells them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from petctl.clusters.kubernetes import looking
+from petctl.jobs.status import status_from
+
+RECORD: dict[str, Any] = {
+    "id": "train-2222",
+    "name": "train",
+    "cluster": "k8s",
+    "submitted": 1_000.0,
+    "command": "train.py",
+    "cwd": "/home/somebody",
+    "code": {},
+    "directory": "",
+    "plan": {"config": {"min_nodes": 1, "wanted": 2, "max_nodes": 4, "restarts": 3}},
+}
+OUTCOME = {"state": "failed", "code": 7, "sentence": "rank 0 failed"}
+MESSAGE = {"outcome": OUTCOME, "started": 1_001.0, "finished": 1_010.0, "spent": 1, "round": 3, "rounds": 3}
+
+
+def job(conditions: list[dict[str, str]] | None = None, suspend: bool = False, **more: Any) -> dict[str, Any]:
+    metadata = {"name": "train-2222-coordinator", "creationTimestamp": "2026-01-02T03:04:05Z", **more}
+    status = {"conditions": conditions} if conditions is not None else {}
+    return {"metadata": metadata, "spec": {"suspend": suspend}, "status": status}
+
+
+def pod(name: str, born: int, phase: str, state: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, "creationTimestamp": f"2026-01-02T03:04:{born:02d}Z", **more}
+    containers = [{"name": "petctl", "image": "example.org/image:1", "ready": False, "state": state}] if state else []
+    status: dict[str, Any] = {"phase": phase}
+    if containers:
+        status["containerStatuses"] = containers
+    return {"metadata": metadata, "status": status}
+
+
+def ended_pod(name: str, born: int, message: str, code: int = 0) -> dict[str, Any]:
+    terminated = {"exitCode": code, "reason": "Completed", "message": message, "containerID": "containerd://0"}
+    return pod(name, born, "Failed" if code else "Succeeded", {"terminated": terminated})
+
+
+def condition(kind: str, status: str = "True", **more: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "lastTransitionTime": "1970-01-01T00:20:00Z", **more}
+
+
+def test_a_job_goes_on_while_nothing_says_otherwise() -> None:
+    pods = [pod("c-0-a", 1, "Running", {"running": {"startedAt": "2026-01-02T03:04:06Z"}})]
+    assert looking.ended(job(), pods) is None
+    assert looking.ended(job([condition("Complete", "False"), condition("Suspended")]), pods) is None
+    assert looking.ended({"metadata": {}, "spec": {}}, [{"metadata": {"creationTimestamp": None}}]) is None
+
+
+def test_a_coordinator_that_was_replaced_twice_left_the_outcome_in_its_second_pod() -> None:
+    pods = [
+        pod("c-0-c", 9, "Pending"),
+        ended_pod("c-0-b", 5, json.dumps(MESSAGE)),
+        ended_pod("c-0-a", 1, "Terminated by signal", code=143),
+    ]
+    assert looking.ended(job(), pods) == MESSAGE
+
+
+def test_the_first_outcome_is_the_outcome() -> None:
+    later = {**MESSAGE, "outcome": {**OUTCOME, "state": "succeeded"}}
+    pods = [ended_pod("c-0-b", 5, json.dumps(later)), ended_pod("c-0-a", 1, json.dumps(MESSAGE))]
+    assert looking.ended(job(), pods) == MESSAGE
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "OOMKilled",
+        json.dumps(MESSAGE)[:-9],
+        "[]",
+        "7",
+        '"outcome"',
+        "{}",
+        '{"outcome": "failed"}',
+        '{"outcome": {"state": "failed"}}',
+        '{"outcome": {"state": "failed", "code": "7", "sentence": "x"}}',
+        json.dumps({**MESSAGE, "finished": "yesterday"}),
+    ],
+)
+def test_a_message_that_no_coordinator_wrote_is_no_outcome(message: str) -> None:
+    assert looking.ended(job(), [ended_pod("c-0-a", 1, message, code=137)]) is None
+    annotated = job(annotations={looking.OUTCOME: message})
+    assert looking.ended(annotated, []) is None
+
+
+def test_a_job_that_was_ended_from_outside_says_so_in_an_annotation() -> None:
+    annotated = job(annotations={looking.OUTCOME: json.dumps(MESSAGE)}, suspend=True)
+    assert looking.ended(annotated, [pod("c-0-a", 1, "Pending")]) == MESSAGE
+    succeeded = {**MESSAGE, "outcome": {**OUTCOME, "state": "succeeded"}}
+    # It had ended before it was cancelled.
+    assert looking.ended(annotated, [ended_pod("c-0-a", 1, json.dumps(succeeded))]) == succeeded
+
+
+@pytest.mark.parametrize(
+    "found, words",
+    [
+        (condition("Complete"), "its coordinator's pod is gone"),
+        (condition("Failed", reason="DeadlineExceeded", message="Job was active too long"), "Job was active too long"),
+        (condition("Failed", reason="FailedIndexes"), "FailedIndexes"),
+    ],
+)
+def test_a_job_whose_end_nobody_recorded_is_lost(found: dict[str, str], words: str) -> None:
+    message = looking.ended(job([condition("Suspended", "False"), found]), [])
+    assert message is not None
+    status = status_from(looking.final_status(RECORD, message))
+    assert (status.state, status.exit_code, status.finished, status.final) == ("lost", 70, 1200.0, True)
+    assert words in status.sentence
+
+
+def test_a_final_status_has_what_the_coordinator_left() -> None:
+    status = status_from(looking.final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}}))
+    assert (status.state, status.exit_code, status.sentence) == ("failed", 7, "rank 0 failed")
+    assert (status.started, status.finished, status.spent, status.round) == (1_001.0, 1_010.0, 1, 3)
+    assert status.size.wanted == 3
+    bare = status_from(looking.final_status(RECORD, {"outcome": OUTCOME}))
+    assert (bare.finished, bare.started, bare.size.wanted) == (0.0, None, 2)
+
+
+def test_a_final_status_has_all_that_the_coordinator_printed_if_it_is_of_the_same_end() -> None:
+    error = {"rank": 0, "node": "0", "code": 7, "traceback": "long"}
+    printed = {**looking.waiting_status(RECORD, job(), []), "state": "failed", "round": 3, "spent": 1, "error": error}
+    status = looking.final_status(RECORD, MESSAGE, {**printed, "finished": 5.0, "unknown": 1})
+    assert (status["round"], status["error"], status["finished"], status["exit_code"]) == (3, error, 1_010.0, 7)
+    assert "unknown" not in status
+    other = looking.final_status(RECORD, MESSAGE, {**printed, "state": "succeeded", "sentence": "wrong"})
+    assert other == looking.final_status(RECORD, MESSAGE)
+
+
+def waiting(coordinator: dict[str, Any], *pods: dict[str, Any]) -> tuple[str, str]:
+    status = status_from(looking.waiting_status(RECORD, coordinator, pods))
+    assert not status.final and status.finished is None
+    return status.state, status.sentence
+
+
+def test_a_suspended_job_is_queued() -> None:
+    assert waiting(job(suspend=True)) == ("queued", "queued: its Job is suspended")
+
+
+def test_a_submission_that_was_cut_short_says_so() -> None:
+    found = looking.bare_record("train-2222", "k8s", job())
+    status = status_from(looking.waiting_status(found, job(suspend=True), []))
+    assert (status.state, status.name, status.submitted) == ("queued", "train", 1767323045.0)
+    assert "cut short" in status.sentence and "petctl rm --force" in status.sentence
+
+
+def test_a_job_without_a_pod_yet_is_starting() -> None:
+    assert waiting(job()) == ("starting", "waiting: its coordinator is starting")
+    running = pod("c-0-a", 1, "Running", {"running": {}})
+    assert waiting(job(), running) == ("starting", "waiting: its coordinator is starting")
+
+
+@pytest.mark.parametrize(
+    "coordinator, pods",
+    [
+        ({**job(), "status": {"failed": 1}}, []),
+        (job(), [pod("c-0-a", 1, "Running", {"running": {}}, deletionTimestamp="2026-01-02T03:05:00Z")]),
+        (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "2"})]),
+        (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "0", looking.IGNORED: "1"})]),
+    ],
+)
+def test_a_job_whose_coordinator_is_being_replaced_is_not_starting(
+    coordinator: dict[str, Any], pods: list[dict[str, Any]]
+) -> None:
+    state, sentence = waiting(coordinator, *pods)
+    assert (state, sentence) == ("recovering", "its coordinator is being replaced, and its workers go on meanwhile")
+
+
+def test_a_replacement_that_cannot_start_says_why() -> None:
+    unscheduled = pod("c-0-b", 9, "Pending")
+    unscheduled["status"]["conditions"] = [condition("PodScheduled", "False", message="0/2 nodes are available")]
+    state, sentence = waiting({**job(), "status": {"failed": 1}}, unscheduled)
+    assert state == "recovering"
+    assert sentence.endswith("; no machine of the cluster can take c-0-b: 0/2 nodes are available")
+
+
+def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:
+    first = pod("c-0-a", 1, "Pending", annotations={looking.FAILED: "0", looking.IGNORED: "0"})
+    assert not looking.was_replaced(job(), [first])
+    assert not looking.was_replaced(job(), [pod("c-0-a", 1, "Pending", annotations={looking.FAILED: ""})])
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
+def test_an_image_that_cannot_be_had_is_named(reason: str) -> None:
+    told = pod("c-0-a", 1, "Pending", {"waiting": {"reason": reason, "message": "not found"}})
+    assert looking.why_not_running(told) == "the image example.org/image:1 cannot be had (not found)"
+    silent = pod("c-0-a", 1, "Pending", {"waiting": {"reason": reason}})
+    assert looking.why_not_running(silent) == f"the image example.org/image:1 cannot be had ({reason})"
+
+
+def test_why_a_pod_does_not_run() -> None:
+    broken = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "petctl-secrets" not found'}}
+    assert looking.why_not_running(pod("c", 1, "Pending", broken)) == (
+        'the container of c cannot start: secret "petctl-secrets" not found'
+    )
+    creating = pod("c", 1, "Pending", {"waiting": {"reason": "ContainerCreating"}})
+    assert looking.why_not_running(creating) == "c is being created"
+    gated = pod("c", 1, "Pending")
+    gated["status"]["conditions"] = [condition("PodScheduled", "False", reason="SchedulingGated")]
+    assert looking.why_not_running(gated) == "no machine of the cluster can take c: SchedulingGated"
+    assert looking.why_not_running({"metadata": {"name": "c"}}) == "c is being created"
+    for phase in ("Running", "Succeeded", "Failed", "Unknown"):
+        assert looking.why_not_running(pod("c", 1, phase)) == ""

@@ -1,0 +1,193 @@
+"""The objects of a job: what they promise each other, and what they keep from each other."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from petctl.clusters.kubernetes import manifests as make
+from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, object_name
+from petctl.clusters.kubernetes.podpatch import patched
+
+JOB = "My.Job-2222"
+NAME = object_name(JOB)
+WISHES = make.Wishes(image="example.org/image:1")
+
+
+def coordinator(wishes: make.Wishes = WISHES, pieces: int = 0, secrets: list[str] | None = None) -> dict[str, Any]:
+    return make.coordinator_job(JOB, wishes, pieces, secrets or [], stores=False, suspend=True)
+
+
+def container(job: dict[str, Any]) -> dict[str, Any]:
+    (only,) = job["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def volumes(job: dict[str, Any]) -> dict[str, Any]:
+    return {volume["name"]: volume for volume in job["spec"]["template"]["spec"]["volumes"]}
+
+
+def environment(job: dict[str, Any]) -> dict[str, Any]:
+    return {entry["name"]: entry for entry in container(job)["env"]}
+
+
+BOTH = [coordinator(), make.node_job(JOB, WISHES, 3)]
+
+
+@pytest.mark.parametrize("job", BOTH, ids=[COORDINATOR, NODE])
+def test_what_every_pod_of_a_job_has(job: dict[str, Any]) -> None:
+    pod, spec = job["spec"]["template"], job["spec"]
+    assert job["metadata"]["labels"] == pod["metadata"]["labels"]
+    assert pod["metadata"]["annotations"][ID] == job["metadata"]["annotations"][ID] == JOB
+    assert pod["spec"]["automountServiceAccountToken"] is False
+    assert pod["spec"]["restartPolicy"] == "Never"
+    assert (spec["completionMode"], spec["parallelism"]) == ("Indexed", spec["completions"])
+    assert spec["backoffLimitPerIndex"] > 1_000_000
+    assert {key["tolerationSeconds"] for key in pod["spec"]["tolerations"]} == {make.AWAY}
+    mounts = {mount["name"]: mount for mount in container(job)["volumeMounts"]}
+    assert mounts.keys() == volumes(job).keys()
+    assert [name for name, mount in mounts.items() if not mount.get("readOnly")] == ["state"]
+    assert container(job)["command"][:2] == ["python3", "/petctl/agent/petctl-agent.pyz"]
+
+
+@pytest.mark.parametrize("job", BOTH, ids=[COORDINATOR, NODE])
+def test_a_pod_knows_how_many_were_before_it(job: dict[str, Any]) -> None:
+    words = container(job)["command"]
+    assert words[words.index("--replacement") + 1] == "$(PETCTL_REPLACEMENT)"
+    known = environment(job)
+    assert known["PETCTL_REPLACEMENT"]["value"] == "$(PETCTL_FAILED)+$(PETCTL_IGNORED)"
+    paths = [known[name]["valueFrom"]["fieldRef"]["fieldPath"] for name in ("PETCTL_FAILED", "PETCTL_IGNORED")]
+    assert paths == [
+        "metadata.annotations['batch.kubernetes.io/job-index-failure-count']",
+        "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']",
+    ]
+    assert list(known).index("PETCTL_REPLACEMENT") > list(known).index("PETCTL_IGNORED")  # or it is not filled in
+
+
+def test_the_coordinators_job_replaces_at_once_and_can_sleep() -> None:
+    job = coordinator()
+    assert job["metadata"]["name"] == f"{NAME}-coordinator"
+    assert (job["spec"]["podReplacementPolicy"], job["spec"]["suspend"]) == ("TerminatingOrFailed", True)
+    assert "podFailurePolicy" not in job["spec"]  # not allowed together with it
+    assert "suspend" not in make.coordinator_job(JOB, WISHES, 0, [], stores=False, suspend=False)["spec"]
+    words = container(job)["command"]
+    assert words[words.index("--message") + 1] == "/dev/termination-log"
+    security = container(job)["securityContext"]
+    assert security["runAsNonRoot"] and not security["allowPrivilegeEscalation"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_nodes_job_ignores_those_that_left_and_replaces_when_they_have() -> None:
+    job = make.node_job(JOB, WISHES, 3)
+    assert (job["metadata"]["name"], job["spec"]["parallelism"]) == (f"{NAME}-node", 3)
+    assert job["spec"]["podReplacementPolicy"] == "Failed"
+    rules = job["spec"]["podFailurePolicy"]["rules"]
+    words = container(job)["command"]
+    left = int(words[words.index("--leave-code") + 1])
+    assert {"action": "Ignore", "onExitCodes": {"containerName": "petctl", "operator": "In", "values": [left]}} in rules
+    assert container(job)["name"] == "petctl"
+
+
+def test_only_the_coordinator_sees_token_key_and_secrets() -> None:
+    sources = volumes(coordinator(secrets=["b", "a", "b"]))["job"]["projected"]["sources"]
+    own, users = (source["secret"] for source in sources if "secret" in source)
+    assert {item["key"] for item in own["items"]} == {"token", "tls.crt", "tls.key"}
+    assert users == {
+        "name": make.SECRETS,
+        "items": [{"key": "a", "path": "secrets/a"}, {"key": "b", "path": "secrets/b"}],
+    }
+    seen = volumes(make.node_job(JOB, WISHES, 1))
+    assert seen["join"]["secret"] == {"secretName": NAME, "items": [{"key": "join.json", "path": "join.json"}]}
+    assert not [name for name, volume in seen.items() if "secret" in volume and name != "join"]
+
+
+def test_the_service_leads_to_the_coordinators_pod() -> None:
+    service, job = make.service(JOB), coordinator()
+    assert service["spec"]["selector"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
+    nodes = make.node_job(JOB, WISHES, 1)["spec"]["template"]["metadata"]["labels"]
+    assert not service["spec"]["selector"].items() <= nodes.items()
+    (port,) = service["spec"]["ports"]
+    assert container(job)["ports"] == [{"containerPort": port["targetPort"]}]
+    words = container(job)["command"]
+    assert int(words[words.index("--port") + 1]) == port["port"]
+    assert make.service_name(JOB, "team") == f"{service['metadata']['name']}.team.svc"
+
+
+def test_wishes_reach_both_kinds_of_pods_gpus_only_nodes() -> None:
+    wishes = make.Wishes("i", pull_policy="Always", pull_secrets=["x"], python="/opt/python", gpus=2, grace=7.9)
+    jobs = [coordinator(wishes), make.node_job(JOB, wishes, 1)]
+    for job in jobs:
+        assert container(job)["imagePullPolicy"] == "Always"
+        assert container(job)["command"][0] == "/opt/python"
+        assert job["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "x"}]
+    assert "limits" not in container(jobs[0])["resources"]
+    assert container(jobs[1])["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
+    assert jobs[1]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 7.9
+    assert "imagePullPolicy" not in container(coordinator()) and "resources" not in container(BOTH[1])
+
+
+def test_what_a_user_adds_to_a_pod_leaves_the_agents_container() -> None:
+    patch = {"spec": {"containers": [{"name": "beside", "image": "b"}], "nodeSelector": {"disk": "fast"}}}
+    pod = make.node_job(JOB, WISHES._replace(patches=[("pod", patch)]), 1)["spec"]["template"]
+    assert pod == patched(make.node_pod(JOB, WISHES), patch, "pod")
+    assert [found["name"] for found in pod["spec"]["containers"]] == ["petctl", "beside"]
+    assert coordinator(WISHES._replace(patches=[("pod", patch)])) == coordinator()
+
+
+@pytest.mark.parametrize("size, pieces", [(0, 0), (1, 1), (make.PIECE, 1), (make.PIECE + 1, 2), (3 * make.PIECE, 3)])
+def test_pieces_of_code_are_all_of_it_and_fit(size: int, pieces: int) -> None:
+    archive = bytes(index % 251 for index in range(1000)) * (size // 1000 + 1)
+    made = list(make.code_pieces(JOB, archive[:size]))
+    values = [base64.b64decode(piece["binaryData"]["piece"]) for piece in made]
+    assert b"".join(values) == archive[:size]
+    assert len(made) == pieces and all(len(value) < 1 << 20 for value in values)
+    sources = volumes(coordinator(pieces=pieces))["job"]["projected"]["sources"]
+    mounted = [source["configMap"] for source in sources if "configMap" in source][1:]
+    assert [one["name"] for one in mounted] == [piece["metadata"]["name"] for piece in made]
+    paths = [one["items"][0]["path"] for one in mounted]
+    assert paths == sorted(paths) and len(set(paths)) == pieces
+    assert all(one["items"][0]["key"] == "piece" for one in mounted)
+
+
+def test_what_is_mounted_is_what_is_made() -> None:
+    secret = make.secret(JOB, {name: name.encode() for name in make.CREDENTIALS})
+    config = make.config(JOB, b"agent", "{}")
+    assert base64.b64decode(secret["data"]["token"]) == b"token"
+    assert base64.b64decode(config["binaryData"]["petctl-agent.pyz"]) == b"agent"
+    for job in BOTH:
+        mounted = volumes(job)["agent"]["configMap"]
+        assert mounted["name"] == config["metadata"]["name"]
+        assert {item["key"] for item in mounted["items"]} <= config["binaryData"].keys()
+    assert all(made["immutable"] for made in (secret, config, *make.code_pieces(JOB, b"x")))
+    for made in (secret, config, make.service(JOB), *make.code_pieces(JOB, b"x")):
+        assert made["metadata"]["labels"] == labels(JOB)
+        assert made["metadata"]["annotations"] == {ID: JOB}
+
+
+def test_a_secret_that_is_only_shown_holds_nothing_that_could_be_one() -> None:
+    shown = make.secret(JOB, dict.fromkeys(make.CREDENTIALS))
+    assert set(shown["data"].values()) == {make.WITHHELD}
+    with pytest.raises(ValueError):
+        base64.b64decode(make.WITHHELD, validate=True)
+
+
+def test_an_owned_object_is_the_same_and_names_its_owner() -> None:
+    owner = {"metadata": {"name": "owner", "uid": "u-1", "labels": {}}}
+    made = make.owned(make.service(JOB), owner)
+    (reference,) = made["metadata"].pop("ownerReferences")
+    assert reference == {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": "u-1"}
+    assert made == make.service(JOB)
+
+
+def test_what_belongs_to_a_job_is_all_that_was_made_for_it() -> None:
+    made = [make.service(JOB), make.node_job(JOB, WISHES, 1), make.config(JOB, b"", ""), *make.code_pieces(JOB, b"x")]
+    made.append(make.secret(JOB, {}))
+    names = sorted((f"{one['kind'].lower()}s", one["metadata"]["name"]) for one in made)
+    assert sorted(make.belongings(JOB, coordinator(pieces=1))) == names
+
+
+def test_code_lies_where_the_agent_unpacks_it() -> None:
+    assert make.code_directory({"id": "a" * 64, "inside": "sub"}) == f"/petctl/state/code/{'a' * 16}/sub"

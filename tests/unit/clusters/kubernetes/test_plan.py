@@ -1,0 +1,177 @@
+"""From a job to its record: what is refused, in which words, and what the record holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petctl.agent.task import decode_task
+from petctl.clusters.kubernetes import plan
+from petctl.clusters.kubernetes.manifests import MOST_PIECES, PIECE
+from petctl.clusters.kubernetes.plan import make_plan
+from petctl.errors import UsageError
+from petctl.spec import Job
+
+SETTINGS = {"name": "west", "kind": "kubernetes", "image": "example.org/image:1"}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text("print('hello')")
+    (project / "petctl.yaml").write_text("{}")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return project
+
+
+def made(job: Job, home: Path, pinned: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
+    return make_plan(job, "train-2222", home / "home", "team", {**SETTINGS, **settings}, pinned)
+
+
+def refusal(job: Job, home: Path, pinned: dict[str, Any] | None = None, **settings: Any) -> str:
+    with pytest.raises(UsageError) as caught:
+        made(job, home, pinned, **settings)
+    return str(caught.value)
+
+
+def test_a_record_holds_what_the_coordinator_needs_and_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SUBMITTER", "private-words")
+    job = Job(script="train.py", nodes="1:2:3", secrets={"KEY": "wandb"}, max_time="2m", env={"A": "b"})
+    record = made(job, tmp_path)
+    assert (record["id"], record["name"], record["cluster"]) == ("train-2222", "train", "west")
+    config, task = record["plan"]["config"], decode_task(record["plan"]["task"])
+    assert (config["min_nodes"], config["wanted"], config["max_nodes"]) == (1, 2, 3)
+    assert config["recover_within"] == plan.RECOVERY
+    assert (record["plan"]["max_time"], record["plan"]["namespace"]) == (120.0, "team")
+    assert (record["plan"]["secrets"], task.secrets) == ({"KEY": "wandb"}, {})
+    assert (task.code.id, task.code.links, task.cwd, task.env) == (record["code"]["id"], {}, "", {"A": "b"})
+    assert "private-words" not in json.dumps(record)
+    kinds = [found["metadata"]["name"] for found in record["plan"]["objects"]]
+    assert kinds == ["train-2222-coordinator", "train-2222", "train-2222-node"]
+    assert record["plan"]["objects"][2]["spec"]["completions"] == 2
+    assert record["plan"]["pieces"] == 1
+
+
+def test_a_job_needs_an_image_and_its_own_comes_first(tmp_path: Path) -> None:
+    words = refusal(Job(script="train.py"), tmp_path, image="")
+    assert words == (
+        "a job needs an image on Kubernetes; give one with --image, or set clusters.west.image "
+        "in petctl.yaml. Any image with Python 3.9 or newer will do"
+    )
+    record = made(Job(script="train.py", image="own:2"), tmp_path)
+    images = {
+        container["image"]
+        for found in record["plan"]["objects"]
+        if found["kind"] == "Job"
+        for container in found["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == {"own:2"}
+
+
+def test_an_unknown_setting_is_refused_with_those_there_are(tmp_path: Path) -> None:
+    words = refusal(Job(script="train.py"), tmp_path, imagee="x")
+    assert words.startswith("clusters.west has no setting 'imagee'; it has kind, context, kubeconfig, namespace, image")
+    assert "name," not in words.replace("namespace,", "")  # nobody can set that
+
+
+def test_settings_of_a_pod(tmp_path: Path) -> None:
+    record = made(Job(script="train.py"), tmp_path, pull_policy="Never", pull_secrets="one", python="python3.12")
+    for found in (record["plan"]["objects"][0], record["plan"]["objects"][2]):
+        spec = found["spec"]["template"]["spec"]
+        assert spec["imagePullSecrets"] == [{"name": "one"}]
+        assert spec["containers"][0]["imagePullPolicy"] == "Never"
+        assert spec["containers"][0]["command"][0] == "python3.12"
+    assert refusal(Job(script="train.py"), tmp_path, pod=["x"]) == (
+        "clusters.west.pod must be a piece of a pod template, not ['x']"
+    )
+
+
+def test_a_pieces_of_pod_of_the_job_wins_over_the_clusters(tmp_path: Path) -> None:
+    of = [{"spec": {"nodeSelector": {"disk": value, value: "yes"}}} for value in ("slow", "fast")]
+    record = made(Job(script="train.py", pod=of[1]), tmp_path, pod=of[0])
+    spec = record["plan"]["objects"][2]["spec"]["template"]["spec"]
+    assert spec["nodeSelector"] == {"disk": "fast", "slow": "yes", "fast": "yes"}
+
+
+def test_mapped_folders_need_code_unless_they_are_not_wanted(project: Path, tmp_path: Path) -> None:
+    (project / "petctl.yaml").write_text("folders: {data: 's3://bucket/data'}")
+    assert refusal(Job(shell="ls", code="none"), tmp_path) == (
+        "mapped folders are shown inside a job's code, and it has none; run it with --no-folders"
+    )
+    assert made(Job(shell="ls", code="none", folders="none"), tmp_path)["folders"] == []
+
+
+def test_mapped_folders_are_not_code_even_when_they_are_not_wanted(project: Path, tmp_path: Path) -> None:
+    before = made(Job(script="train.py"), tmp_path)["code"]["files"]
+    (project / "data").mkdir()
+    (project / "data" / "large").write_text("x")
+    (project / "petctl.yaml").write_text("folders: {data: 's3://bucket/data'}")
+    assert made(Job(script="train.py", folders="none"), tmp_path)["code"]["files"] == before
+
+
+@pytest.mark.parametrize("what", ["folder", "store"])
+def test_a_directory_of_this_machine_is_nothing_for_pods(project: Path, tmp_path: Path, what: str) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    job = Job(script="train.py", store=str(place))
+    if what == "folder":
+        (project / "petctl.yaml").write_text(json.dumps({"folders": {"data": str(place)}}))
+        job = Job(script="train.py")
+    words = refusal(job, tmp_path)
+    assert str(place) in words
+    assert words.endswith("is a directory of this machine, which pods do not see; use s3:// or az://")
+
+
+def test_a_missing_script_is_refused_here(tmp_path: Path) -> None:
+    assert "there is no script missing.py" in refusal(Job(script="missing.py"), tmp_path)
+
+
+def test_why_no_code_is_taken_along_is_told(tmp_path: Path) -> None:
+    outside = tmp_path / "outside.py"
+    outside.write_text("")
+    record = made(Job(script=str(outside)), tmp_path)
+    assert record["code"] == {} and record["plan"]["pieces"] == 0
+    assert record["notes"] and record["notes"][0].startswith("no code is taken along: ")
+    assert made(Job(shell="ls", code="none"), tmp_path)["notes"] == []
+
+
+def sparse(path: Path, size: int) -> dict[str, Any]:
+    with path.open("wb") as file:
+        file.truncate(size)
+    return {"id": "a" * 64, "inside": "", "source": "/project", "archive": str(path), "files": 1, "links": {}}
+
+
+@pytest.mark.parametrize(
+    "size, pieces",
+    [(1, 1), (PIECE, 1), (PIECE + 1, 2), (MOST_PIECES * PIECE - 1, MOST_PIECES), (MOST_PIECES * PIECE, MOST_PIECES)],
+)
+def test_code_is_cut_into_pieces(tmp_path: Path, size: int, pieces: int) -> None:
+    record = made(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", size))
+    sources = next(
+        volume["projected"]["sources"]
+        for volume in record["plan"]["objects"][0]["spec"]["template"]["spec"]["volumes"]
+        if volume["name"] == "job"
+    )
+    assert record["plan"]["pieces"] == pieces
+    assert sum("-code-" in source.get("configMap", {}).get("name", "") for source in sources) == pieces
+
+
+def test_code_that_is_too_large_is_refused(tmp_path: Path) -> None:
+    words = refusal(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", MOST_PIECES * PIECE + 1))
+    assert words == (
+        "the code's archive has 22 MiB, and 21 MiB can be kept in a cluster; leave more out with .petctlignore"
+    )
+
+
+def test_code_that_is_gone_from_this_machine_is_told(tmp_path: Path) -> None:
+    pinned = sparse(tmp_path / "archive", 1)
+    (tmp_path / "archive").unlink()
+    words = refusal(Job(script="train.py"), tmp_path, pinned)
+    assert "is not on this machine any more" in words and "petctl resubmit --new-code" in words

@@ -1,0 +1,228 @@
+"""What `petctl render` prints for Kubernetes: nothing secret unless asked, and nothing but what `submit` creates."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from petctl.clusters.kubernetes import manifests
+from petctl.clusters.kubernetes.api import Items
+from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
+from petctl.clusters.kubernetes.failures import NoSuchObject
+from petctl.clusters.kubernetes.looking import OUTCOME
+from petctl.errors import UsageError
+from petctl.jobs import render
+from petctl.jobs.registry import Registry
+from petctl.spec import Job
+
+MARK = b"known to nobody else"
+JOB = Job(script="train.py", nodes="1:3", secrets={"KEY": "wandb"})
+USERS = "/api/v1/namespaces/research/secrets/petctl-secrets"
+
+
+class Objects:
+    """A namespace in memory, as far as creating, looking and deleting go; it deletes nothing that is owned."""
+
+    access = SimpleNamespace(namespace="research")
+
+    def __init__(self) -> None:
+        self.held: dict[str, dict[str, Any]] = {USERS: {"metadata": {"name": "petctl-secrets"}, "data": {"wandb": ""}}}
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        made = copy.deepcopy(body)
+        made["metadata"] = {**made["metadata"], "uid": f"uid-{len(self.held)}"}
+        self.held[f"{path}/{body['metadata']['name']}"] = made
+        return made
+
+    def get(self, path: str) -> dict[str, Any]:
+        if path not in self.held:
+            raise NoSuchObject(path)
+        return self.held[path]
+
+    def list(self, path: str, selector: str) -> Items:
+        return Items()
+
+    def patch(self, path: str, body: dict[str, Any]) -> None:
+        self.held[path]["spec"] |= body["spec"]
+
+    def delete(self, path: str) -> None:
+        self.get(path)
+        del self.held[path]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A script, and a petctl.yaml with a cluster that nobody can reach."""
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "train.py").write_text("print('hello')\n")
+    context = {"name": "there", "context": {"cluster": "there", "user": "me"}}
+    known = {
+        "current-context": "there",
+        "contexts": [context],
+        "clusters": [{"name": "there", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "me", "user": {"token": "opens-the-cluster"}}],
+    }
+    (tmp_path / "kubeconfig").write_text(json.dumps(known))
+    settings = {"namespace": "research", "image": "python:3.11"}
+    (tmp_path / "project" / "petctl.yaml").write_text(json.dumps({"clusters": {"k8s": settings}}))
+    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
+    monkeypatch.setenv("PETCTL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path
+
+
+@pytest.fixture
+def objects() -> Objects:
+    return Objects()
+
+
+@pytest.fixture
+def cluster(project: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
+    """The cluster, with a namespace in memory and a clock that stands still."""
+    monkeypatch.setattr("petctl.clusters.kubernetes.plan.time", SimpleNamespace(time=lambda: 1.0))
+    found = connect(project / "home", {"name": "k8s", "image": "python:3.11", "python": "python3.11"})
+    found.__dict__["_api"] = objects
+    return found
+
+
+def created(objects: Objects) -> dict[str, Any]:
+    """All that the job consists of, by path, without what cannot be known before and what is random."""
+    found = {}
+    for path, made in objects.held.items():
+        if path != USERS:
+            shown = copy.deepcopy(made)
+            for name in ("uid", "ownerReferences", "namespace"):
+                shown["metadata"].pop(name, None)
+            if not shown.get("spec", {}).get("suspend", True):
+                del shown["spec"]["suspend"]
+            if shown["kind"] == "Secret":
+                shown["data"] = sorted(shown["data"])
+            found[path] = shown
+    return found
+
+
+def apply(objects: Objects, printed: list[dict[str, Any]]) -> None:
+    for manifest in printed:
+        group = "apis/batch/v1" if manifest["kind"] == "Job" else "api/v1"
+        objects.create(f"/{group}/namespaces/{manifest['metadata']['namespace']}/{manifest['kind'].lower()}s", manifest)
+
+
+@pytest.mark.parametrize("with_secrets", [False, True])
+def test_what_is_rendered_is_what_submit_creates(
+    cluster: KubernetesCluster, objects: Objects, with_secrets: bool
+) -> None:
+    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    applied = Objects()
+    apply(applied, cluster.manifests(JOB, "train-22aa", with_secrets))
+    assert created(applied) == created(objects)
+    assert len(created(applied)) == 6
+    assert all("ownerReferences" not in made["metadata"] for made in applied.held.values())
+
+
+def test_no_secret_is_printed_unless_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("token", "tls.crt", "tls.key", "join.json")
+    monkeypatch.setattr(KubernetesCluster, "_credentials", lambda self, plan: dict.fromkeys(names, MARK))
+    coded = base64.b64encode(MARK).decode()
+    for output in ("yaml", "json"):
+        text = render(JOB, "k8s", output)
+        assert coded not in text and MARK.decode() not in text and "opens-the-cluster" not in text
+        assert text.count("--with-secrets prints it") == len(names)
+        assert render(JOB, "k8s", output, with_secrets=True).count(coded) == len(names)
+
+
+def test_yaml_says_that_it_is_incomplete_and_only_then(project: Path) -> None:
+    incomplete = render(JOB, "k8s")
+    assert incomplete.startswith("# Secret values are left out") and "--with-secrets" in incomplete.splitlines()[0]
+    assert "#" not in render(JOB, "k8s", with_secrets=True).splitlines()[0]
+    assert next(made["kind"] for made in yaml.safe_load_all(incomplete)) == "Secret"
+    whole = json.loads(render(JOB, "k8s", "json"))
+    assert (whole["apiVersion"], whole["kind"], len(whole["items"])) == ("v1", "List", 6)
+
+
+def test_a_rendered_job_is_looked_for_where_it_was_rendered_for(project: Path) -> None:
+    render(JOB, "k8s")
+    assert Registry(project / "home").clusters() == ["k8s"]
+
+
+def test_a_withheld_value_is_no_base64() -> None:
+    with pytest.raises(ValueError):
+        base64.b64decode(manifests.WITHHELD, validate=True)
+
+
+def test_every_rendered_job_has_an_id_of_its_own(project: Path) -> None:
+    ids = {next(yaml.safe_load_all(render(JOB, "k8s")))["metadata"]["name"] for _ in range(3)}
+    assert len(ids) == 3 and not any(name.endswith("-0000") for name in ids)
+
+
+def test_this_machine_shows_the_record_and_has_nothing_to_add(project: Path) -> None:
+    record = yaml.safe_load(render(Job(script="train.py")))
+    assert record["id"] == "train-0000"
+    with pytest.raises(UsageError, match="leave --with-secrets out"):
+        render(Job(script="train.py"), with_secrets=True)
+
+
+def end(objects: Objects, job_id: str) -> None:
+    outcome = json.dumps({"outcome": {"state": "succeeded", "code": 0, "sentence": "done"}})
+    owner = objects.held[f"/apis/batch/v1/namespaces/research/jobs/{job_id}-coordinator"]
+    owner["metadata"]["annotations"][OUTCOME] = outcome
+
+
+def test_all_of_a_job_without_owner_is_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
+    apply(objects, cluster.manifests(JOB, "train-22aa", True))
+    end(objects, "train-22aa")
+    cluster.remove("train-22aa")
+    assert list(objects.held) == [USERS]
+
+
+def test_what_a_job_only_mounts_is_not_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
+    theirs = {"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "research"}}
+    printed = copy.deepcopy(cluster.manifests(JOB, "train-22aa", True))
+    coordinator = next(made for made in printed if made["metadata"]["name"] == "train-22aa-coordinator")
+    mounted = {"name": "more", "projected": {"sources": [{"configMap": {"name": "settings"}}]}}
+    coordinator["spec"]["template"]["spec"]["volumes"].append(mounted)
+    apply(objects, [*printed, theirs])
+    end(objects, "train-22aa")
+    cluster.remove("train-22aa")
+    assert list(objects.held) == [USERS, "/api/v1/namespaces/research/configmaps/settings"]
+
+
+@pytest.mark.parametrize("missing", ["Secret", "ConfigMap", "Service"])
+def test_what_was_created_of_half_a_job_is_deleted(cluster: KubernetesCluster, objects: Objects, missing: str) -> None:
+    printed = cluster.manifests(JOB, "train-22aa", True)
+    apply(objects, [manifest for manifest in printed if manifest["kind"] != missing])
+    end(objects, "train-22aa")
+    cluster.remove("train-22aa")
+    assert list(objects.held) == [USERS]
+
+
+def test_of_a_submitted_job_only_the_owner_is_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
+    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    before = set(objects.held)
+    end(objects, "train-22aa")
+    cluster.remove("train-22aa")
+    assert before - set(objects.held) == {"/apis/batch/v1/namespaces/research/jobs/train-22aa-coordinator"}
+
+
+def test_keys_of_a_store_are_as_secret_as_the_token(
+    cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked: list[str] = []
+    monkeypatch.setattr(KubernetesCluster, "_check_stores", lambda self, plan: checked.append(plan["id"]))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "opens-the-store")
+    job = Job(script="train.py", store="s3://bucket/runs")
+    incomplete = cluster.manifests(job, "train-22aa", False)
+    assert incomplete[0]["data"][manifests.GRANTS] == manifests.WITHHELD
+    assert "opens-the-store" not in json.dumps(incomplete) and not checked
+    whole = cluster.manifests(job, "train-22aa", True)
+    assert b"opens-the-store" in base64.b64decode(whole[0]["data"].pop(manifests.GRANTS))
+    assert "opens-the-store" not in json.dumps(whole[1:])
+    assert checked == ["train-22aa"]  # nobody else would send the code
