@@ -236,6 +236,6 @@ async def test_a_call_that_takes_too_long_is_given_up_and_its_connection_with_it
     async with Served(ScriptedMachine(), control={"never": never}) as served:
         link = ControlLink(served.join)
         with pytest.raises(Unreachable, match="did not answer"):
-            await served.blocking(link.call, "never", timeout=0.1)
+            await served.blocking(link.call, "never", patience=0.1)
         assert await served.blocking(link.call, "status") == {"phase": "scripted"}
         link.close()
