@@ -35,7 +35,7 @@ test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready ## unit, simulation and i
 	$(VENV)/bin/python -m pytest tests/integration -m "not slow" || status=1; \
 	exit $$status
 
-test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its own or KUBECONFIG's (root; builds it once: 16 minutes of processor time, 1.2 GB)
+test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its own or KUBECONFIG's (root; builds it once: 8 minutes, 1.2 GB)
 	@status=0; \
 	if [ -z "$${KUBECONFIG:-}" ]; then \
 	  $(VENV)/bin/python -m tests.k8s.cluster prepare; \

@@ -130,11 +130,6 @@ def test_a_list_longer_than_a_page_is_whole(api: Api, namespace: str, monkeypatc
     assert names == [f"m{number}" for number in range(8)]
 
 
-def test_a_version_that_is_too_old_is_gone(api: Api, namespace: str) -> None:
-    with pytest.raises(failures.Gone, match="list the objects anew"):
-        list(api.watch(path("configmaps", namespace), version="1", timeout=5))
-
-
 def test_what_is_invalid_is_told_field_by_field(api: Api, namespace: str) -> None:
     body = {"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "UPPER"}}
     body["spec"] = {"template": {"spec": {"containers": [], "restartPolicy": "Always"}}}
