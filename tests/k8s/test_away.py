@@ -31,7 +31,7 @@ class Gate:
         self._shut = False
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
-        self.refused = 0
+        self.accepted = self.refused = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -47,6 +47,7 @@ class Gate:
                     continue
                 far = socket.create_connection(self._target)
                 self._open |= {near, far}
+                self.accepted += 1
             for one, other in ((near, far), (far, near)):
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
 
@@ -116,8 +117,11 @@ def line_with(stream: IO[str] | None, words: str) -> str:
 def test_logs_and_wait_go_on_when_the_server_was_away(user: User, gate: Gate) -> None:
     job = user.submit("steps.py")
     user.running(job, 1)
-    with started(user, "logs", "-f", "--tail", "1", job) as following, started(user, "wait", job) as waiting:
+    with started(user, "logs", "-f", "--tail", "1", job) as following, contextlib.ExitStack() as both:
         first = step(following)
+        before = gate.accepted
+        waiting = both.enter_context(started(user, "wait", job))
+        until(lambda: gate.accepted >= before + 4, "it has found its job, and asked its coordinator twice")
         gate.shut()
         until(lambda: gate.refused >= 4, "both have tried again")
         gate.open()

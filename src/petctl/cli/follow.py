@@ -9,7 +9,7 @@ import signal
 import threading
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Union
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, Union
 
 from petctl.cli.funnel import Funnel
 from petctl.cli.screen import Screen
@@ -28,14 +28,14 @@ class Follower:
         self._interrupts = 0
         self._cancelling = threading.Lock()  # the kill is asked for behind the cancel, never beside it
 
-    def follow(self, interrupts: int = 0) -> Status:
+    def follow(self, pressed: Sequence[object] = ()) -> Status:
         """Writes until the job has ended and every line is out; gives its final status.
 
-        `interrupts`: how often Ctrl-C was pressed while the job was being submitted.
+        `pressed`: one for each Ctrl-C that was held back until now (`held_interrupts`).
         """
         previous = signal.signal(signal.SIGINT, self._interrupt)
         try:
-            for _ in range(interrupts):
+            for _ in pressed:  # looked at only now: from here on, none is added
                 self._interrupt()
             self._funnel.add(self._handle.logs(follow=True, blocks=True))
             self._funnel.add(self._sentences())

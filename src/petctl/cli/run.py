@@ -53,16 +53,16 @@ def command(detach: bool, **options: Any) -> int:
     with held_interrupts() as pressed:
         handle = submit_job(job, options["cluster"], options["quiet"])
         follower = Follower(handle, screen)
-    try:
-        screen.say(f"job {handle.id} is submitted")
-        status = follower.follow(len(pressed))
-    except BrokenPipeError:
-        silence_broken_streams()
-        screen.say(f"nobody reads the output any more; job {handle.id} goes on (petctl status {handle.id})")
-        return READER_GONE
-    except KeyboardInterrupt:
-        screen.complain(f"left while job {handle.id} may still go on (petctl status {handle.id})")
-        return INTERRUPTED
+        try:
+            screen.say(f"job {handle.id} is submitted")
+            status = follower.follow(pressed)
+        except BrokenPipeError:
+            silence_broken_streams()
+            screen.say(f"nobody reads the output any more; job {handle.id} goes on (petctl status {handle.id})")
+            return READER_GONE
+        except KeyboardInterrupt:
+            screen.complain(f"left while job {handle.id} may still go on (petctl status {handle.id})")
+            return INTERRUPTED
     if as_json:
         print_json(status.to_dict())
     return tell_end(status, screen)

@@ -62,7 +62,7 @@ class JobHandle:
         """The final status, when the job is over and nothing of it runs any more; TimeoutError when that takes too
         long."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        data = self._cluster.status(self.id)
+        data = self._cluster.watch(self.id, {}, LONGEST_WATCH if timeout is None else timeout)  # it is in no hurry
         while data["finished"] is None:
             left = LONGEST_WATCH if deadline is None else deadline - time.monotonic()
             if left <= 0:

@@ -120,5 +120,5 @@ def test_control_c_during_the_submission_cancels_what_was_submitted() -> None:
     handle = FakeHandle(ends_on=1)
     handle.over.clear()
     follower = Follower(handle, FakeScreen())  # type: ignore[arg-type]
-    assert follower.follow(len(pressed)) == "final"  # type: ignore[comparison-overlap]
+    assert follower.follow(pressed) == "final"  # type: ignore[comparison-overlap]
     assert handle.cancels == [False]
