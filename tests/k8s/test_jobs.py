@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
+import urllib.request
 
 import pytest
 import yaml
@@ -129,6 +133,49 @@ def test_only_the_coordinator_has_the_key_and_no_pod_has_rights(user: User) -> N
     for pod in (node, *user.pods(job, "coordinator")):
         assert pod["spec"]["automountServiceAccountToken"] is False
     assert user.petctl("cancel", job).returncode == 0
+    user.ended(job)
+
+
+def test_forward_leads_to_a_port_of_a_node(user: User) -> None:
+    (user.project / "serve.py").write_text(
+        "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000, bind='127.0.0.1')"
+    )
+    job = user.submit("serve.py")
+    user.running(job, 1)
+    words = [sys.executable, "-m", "petctl", "forward", job, "8000"]
+    with subprocess.Popen(words, cwd=user.project, env=user.environment, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            port = re.findall(r"127\.0\.0\.1:(\d+)", process.stderr.readline())[0]
+            listing = until(lambda: _page(f"http://127.0.0.1:{port}/"), "the worker serves")
+        finally:
+            process.terminate()
+    assert "serve.py" in listing
+    assert user.petctl("cancel", "--kill", job).returncode == 0
+    user.ended(job)
+
+
+def _page(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return str(answer.read().decode())
+    except OSError:  # not yet
+        return ""
+
+
+def test_the_coordinators_pod_passes_the_restricted_pod_security(user: User) -> None:
+    job = user.submit("steps.py")
+    user.running(job, 1)
+    (pod,) = user.pods(job, "coordinator")
+    described = {"apiVersion": "v1", "kind": "Pod", "spec": pod["spec"], "metadata": {"name": "again"}}
+    described["spec"].pop("nodeName")
+    user.cluster.kubectl("label", "namespace", user.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    create = ("create", "--dry-run=server", "--filename=-", user.there)
+    user.cluster.kubectl(*create, text=json.dumps(described))
+    described["spec"]["containers"][0].pop("securityContext")
+    refused = user.cluster.kubectl.attempt(*create, text=json.dumps(described))
+    assert "violates PodSecurity" in refused.stderr  # so the first answer meant something
+    assert user.petctl("cancel", "--kill", job).returncode == 0
     user.ended(job)
 
 

@@ -34,6 +34,15 @@ _MARKS = (PROJECT_FILE, ".petctlignore", ".git")  # what lies at the top of a pr
 _SMALL, _FEW = 64 << 20, 20_000  # what is taken without being asked for: bytes, files
 
 
+def code_of(job: Job, home: Path, folders: Sequence[str] = ()) -> tuple[dict[str, Any], list[str], str]:
+    """The snapshot that the job runs from, and what the submitter should hear; or none, and the reason why."""
+    if job.code:
+        code = take_code(job, home, folders)
+        return code, list(code["notes"]), ""
+    code, why_not = own_code(job, home, folders)
+    return code, [], why_not
+
+
 def own_code(job: Job, home: Path, folders: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
     """The snapshot of the submitter's project; or none, and the reason why it is not taken."""
     here = Path(job.cwd).expanduser().resolve()

@@ -6,6 +6,7 @@ It must not start anything, nor know where the job will run beyond the paths tha
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -104,3 +105,11 @@ def check_command(job: Job, cwd: str) -> None:
         raise UsageError(
             "the torchrun launcher runs Python scripts and modules only; use the elastic launcher for programs"
         )
+
+
+def command_line(job: Job) -> str:
+    """The command as the user might have typed it, on one line."""
+    words = list(job.command.words)
+    return (
+        words[0] if job.command.kind == "shell" else ("-m " if job.command.kind == "module" else "") + shlex.join(words)
+    )

@@ -14,9 +14,9 @@ from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.argv import supervisor_environment
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.plan import command_line, make_plan
+from petctl.clusters.local.plan import make_plan
 from petctl.clusters.local.secrets import list_secrets, remove_secret, secret_values, set_secret
-from petctl.clusters.task import interpreter
+from petctl.clusters.task import command_line, interpreter
 from petctl.errors import NotFound, UsageError
 from petctl.spec import Job
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import base64
 import json
-import secrets
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -24,30 +23,27 @@ from petctl.clusters.base import AlreadyExists, LogFilter, LogLine, Output
 from petctl.clusters.kubernetes import logs, looking
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Api, Items, path
+from petctl.clusters.kubernetes.asking import Asking, running
 from petctl.clusters.kubernetes.failures import (
-    Forbidden,
-    Gone,
     KubernetesError,
     NoSuchObject,
     ObjectExists,
     ServerUnreachable,
-    Unauthorised,
 )
 from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.clusters.kubernetes.logs import Item, Place
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, MANAGED, NODE, object_name, selector
 from petctl.clusters.kubernetes.patience import Patience
-from petctl.errors import InternalError, NotFound, Refused, Unreachable, UsageError
+from petctl.errors import NotFound, Unreachable, UsageError
 from petctl.rendezvous.decide import natural
-from petctl.rendezvous.joinfile import JoinFile, decode_join, write_join_file
+from petctl.rendezvous.joinfile import write_join_file
 from petctl.spec import Job
 
 if TYPE_CHECKING:
-    from petctl.rendezvous.client import ControlLink
+    pass
 
 WATCH = 20.0  # seconds that one question may stay open
 LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in the pods of its coordinator
-REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
 AS_A_WORKER = """
 import json, os, pathlib, sys
 wish = json.loads(sys.argv[1])
@@ -84,6 +80,10 @@ class KubernetesCluster:
     def _api(self) -> Api:
         return Api(find_access(self.settings))
 
+    @cached_property
+    def _asking(self) -> Asking:
+        return Asking(self._api, self._namespace)
+
     @property
     def _namespace(self) -> str:
         return self._api.access.namespace
@@ -98,26 +98,30 @@ class KubernetesCluster:
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]]:
         """The objects that `submit` makes, but for their owner: its uid is not known before it is there."""
+        from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
+
         plan = self.plan(job, job_id)
         names = [*make.CREDENTIALS, *([make.GRANTS] if plan["plan"]["grants"] else [])]
         credentials: Mapping[str, bytes | None] = dict.fromkeys(names)
         if with_secrets:
-            self._check_stores(plan)  # whoever creates the objects cannot send the code
-            credentials = self._credentials(plan)
-        objects = [*self._material(plan, credentials), *plan["plan"]["objects"]]
+            check_stores(plan, self.home)  # whoever creates the objects cannot send the code
+            credentials = new_credentials(plan, self.home)
+        objects = [*material(plan, credentials, self.home), *plan["plan"]["objects"]]
         return [make.free(manifest, self._namespace) for manifest in objects]
 
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Makes the owner first, asleep, then all that it owns, then wakes it: cut short, it leaves one that sleeps."""
+        from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
+
         coordinator, *others = plan["plan"]["objects"]
         self._check_secrets(plan["plan"]["secrets"].values())
-        self._check_stores(plan)
+        check_stores(plan, self.home)
         try:
             owner = self._api.create(path("jobs", self._namespace), coordinator)
         except ObjectExists:
             raise AlreadyExists(f"there is a job {plan['id']} already") from None
         try:
-            for manifest in [*self._material(plan, self._credentials(plan)), *others]:
+            for manifest in [*material(plan, new_credentials(plan, self.home), self.home), *others]:
                 kind = f"{manifest['kind'].lower()}s"
                 self._api.create(path(kind, self._namespace), make.owned(manifest, owner))
             self._api.patch(self._job_path(plan["id"], COORDINATOR), {"spec": {"suspend": False}})
@@ -125,63 +129,6 @@ class KubernetesCluster:
             with suppress(KubernetesError):  # why it failed is what the user must hear
                 self._api.delete(self._job_path(plan["id"], COORDINATOR))
             raise
-
-    def _check_stores(self, plan: Mapping[str, Any]) -> None:
-        """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
-        if not plan["plan"]["grants"]:
-            return
-        from petctl.clusters import codestore
-        from petctl.clusters.jobfolders import check_folders
-        from petctl.clusters.results import check_results
-
-        check_folders(plan["folders"], self.home)
-        check_results(plan["plan"]["grants"], self.home)
-        if codestore.GRANT in plan["plan"]["grants"]:
-            codestore.keep_code(plan["code"], plan["plan"]["grants"], self.home)
-
-    def _credentials(self, plan: Mapping[str, Any]) -> dict[str, bytes]:
-        """A new token and certificate, and the join file that leads to them."""
-        from petctl.clusters.certificate import make_certificate
-
-        job_id, namespace = plan["id"], plan["plan"]["namespace"]
-        host = make.service_name(job_id, namespace)
-        certificate, key, pin = make_certificate([host], [])
-        token = secrets.token_hex(32)
-        join = {"job": job_id, "token": token, "pin": pin, "locator": {"dns": f"{host}:{make.PORT}"}}
-        return {
-            "token": token.encode(),
-            "tls.crt": certificate,
-            "tls.key": key,
-            "join.json": json.dumps(join).encode(),
-            **self._store_keys(plan["plan"]["grants"]),
-        }
-
-    def _store_keys(self, places: Mapping[str, Mapping[str, Any]]) -> dict[str, bytes]:
-        """What the coordinator signs with: the keys of the submitter, as they are now."""
-        if not places:
-            return {}
-        from petctl.clusters.granting import keys_of
-        from petctl.clusters.results import make_grants
-
-        made = make_grants(places, keys_of(self.home))
-        if made.missing:
-            raise Refused(next(iter(made.missing.values())))
-        return {make.GRANTS: json.dumps({name: asdict(grant) for name, grant in made.items()}).encode()}
-
-    def _material(self, plan: Mapping[str, Any], credentials: Mapping[str, bytes | None]) -> Iterator[dict[str, Any]]:
-        """What pods are given: certificate and token, the agent, the record, the code."""
-        from petctl.clusters.archive import build_agent
-
-        job_id = plan["id"]
-        yield make.secret(job_id, credentials)
-        agent = build_agent(self.home / "cache" / f"agent-{secrets.token_hex(4)}.pyz")
-        try:
-            record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}
-            yield make.config(job_id, agent.read_bytes(), json.dumps(record))
-        finally:
-            agent.unlink()
-        if plan["plan"]["pieces"]:
-            yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes())
 
     def record(self, job_id: str) -> dict[str, Any]:
         """What was submitted; its code is brought here from its objects where this machine does not have it."""
@@ -230,7 +177,7 @@ class KubernetesCluster:
             printed = logs.last_status(self._api, self._namespace, pods)
             return looking.final_status(self._record_or_bare(job_id, coordinator), message, printed), pods
         try:
-            return self._told(job_id, self._ask(job_id, pods, "watch", seen=-1, within=0.0)), pods
+            return self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0)), pods
         except Unreachable:
             return looking.waiting_status(self._record_or_bare(job_id, coordinator), coordinator, pods), pods
 
@@ -252,9 +199,9 @@ class KubernetesCluster:
         """Until the coordinator has some, or where it cannot be asked, until its pods do."""
         try:
             version = self._versions.get(job_id, -1)
-            self._ask(job_id, pods, "watch", timeout + 10.0, seen=version, within=timeout)
+            self._asking.ask(job_id, pods, "watch", timeout + 10.0, seen=version, within=timeout)
         except Unreachable:
-            self._wait_for_pods(job_id, pods.version, min(timeout, LOOK_ANYWAY))
+            self._asking.wait_for_pods(job_id, pods.version, min(timeout, LOOK_ANYWAY))
 
     def _told(self, job_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         self._versions[job_id] = int(answer["version"])
@@ -262,14 +209,6 @@ class KubernetesCluster:
         if status["finished"] is not None:  # its nodes are still going: the end is when its pod has ended
             status = {**status, "finished": None, "state": "running", "exit_code": None, "error": None}
         return status
-
-    def _wait_for_pods(self, job_id: str, version: str, timeout: float) -> None:
-        """Until anything has changed about the coordinator's pods since that version."""
-        pods, which = path("pods", self._namespace), selector(job_id, COORDINATOR)
-        with suppress(Gone):  # more has changed than the server remembers
-            for kind, _ in self._api.watch(pods, which, version, timeout):
-                if kind != "BOOKMARK":
-                    return
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
         """What the coordinator's pods have printed."""
@@ -280,7 +219,7 @@ class KubernetesCluster:
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What the nodes' pods have printed for the workers; of a job that has ended, what its store has."""
         if not follow and self._over(job_id):
-            record = self.record(job_id)
+            record = self._record(job_id)
             if record["results"].get("logs"):
                 from petctl.clusters.storedlogs import stored_lines
 
@@ -319,7 +258,7 @@ class KubernetesCluster:
         coordinator, pods = self._seen(job_id)
         if looking.ended(coordinator, pods) is not None:
             raise UsageError(f"{job_id} has ended and cannot be scaled")
-        sentence = str(self._ask_soon(job_id, pods, "scale", wanted=wanted))
+        sentence = str(self._asking.ask_soon(job_id, pods, "scale", wanted=wanted))
         self._api.patch(self._job_path(job_id, NODE), {"spec": {"parallelism": wanted, "completions": wanted}})
         return sentence
 
@@ -330,9 +269,9 @@ class KubernetesCluster:
             return "has ended already"
         replaced = looking.was_replaced(coordinator, pods)
         with suppress(Unreachable):
-            if _running(pods):  # it may have just begun, and not listen yet
-                return str(self._ask_soon(job_id, pods, "cancel", kill=kill))
-        when = "while its coordinator was away" if replaced or _running(pods) else "before it started"
+            if running(pods):  # it may have just begun, and not listen yet
+                return str(self._asking.ask_soon(job_id, pods, "cancel", kill=kill))
+        when = "while its coordinator was away" if replaced or running(pods) else "before it started"
         outcome = {"state": "cancelled", "code": 130, "sentence": f"cancelled by the user {when}"}
         asleep = {"spec": {"suspend": True}}
         with suppress(NoSuchObject):  # its submission was cut short
@@ -382,7 +321,7 @@ class KubernetesCluster:
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         """The join file that the nodes' pods have; it leads to the coordinator from inside of the cluster."""
         self._seen(job_id)
-        join = self._join(job_id)
+        join = self._asking.join_file(job_id)
         if address:
             join = replace(join, locator={"address": address if ":" in address else f"{address}:{make.PORT}"})
         write_join_file(path, join)
@@ -391,14 +330,14 @@ class KubernetesCluster:
         """A pod that runs: this node's, or the first one."""
         self._seen(job_id)
         pods = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
-        running = {logs.node_of(pod): pod for pod in _running(pods)}
-        if node is None and running:
-            return running[min(running, key=natural)]
-        if node not in running:
-            known = ", ".join(sorted(running, key=natural)) or "none"
+        alive = {logs.node_of(pod): pod for pod in running(pods)}
+        if node is None and alive:
+            return alive[min(alive, key=natural)]
+        if node not in alive:
+            known = ", ".join(sorted(alive, key=natural)) or "none"
             which = f"no node {node!r} that runs" if node is not None else "no node that runs"
             raise NotFound(f"{job_id} has {which}; those that run: {known}")
-        return running[node]
+        return alive[node]
 
     # -- secrets -------------------------------------------------------------------------------------------------------
 
@@ -444,55 +383,10 @@ class KubernetesCluster:
             coordinator = self._api.get(self._job_path(job_id, COORDINATOR))
         except NoSuchObject:
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
-        return coordinator, self._api.list(path("pods", self._namespace), selector(job_id, COORDINATOR))
+        return coordinator, self._asking.pods(job_id)
 
     def _record_or_bare(self, job_id: str, coordinator: Mapping[str, Any]) -> dict[str, Any]:
         try:
             return self._record(job_id)
         except NotFound:
             return looking.bare_record(job_id, self.name, coordinator)
-
-    def _ask_soon(self, job_id: str, pods: Items, call: str, **params: Any) -> Any:
-        """The coordinator's answer, also where one is just starting or being replaced."""
-        deadline = time.monotonic() + REPLACED_WITHIN
-        while True:
-            try:
-                return self._ask(job_id, pods, call, **params)
-            except Unreachable:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise
-                self._wait_for_pods(job_id, pods.version, min(left, 1.0))
-            pods = self._seen(job_id)[1]
-
-    def _ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
-        """The answer of the coordinator that runs now; Unreachable when none can be asked."""
-        try:
-            with self._link(job_id, pods) as link:
-                return link.call(call, patience, **params)
-        except (Forbidden, Unauthorised):
-            raise
-        except KubernetesError as error:
-            raise Unreachable(f"the coordinator of {job_id} cannot be asked: {error}") from None
-
-    def _link(self, job_id: str, pods: Items) -> ControlLink:
-        from petctl.rendezvous.client import ControlLink
-
-        alive = _running(pods)
-        if not alive:
-            raise Unreachable(f"the coordinator of {job_id} does not run now; try again")
-        newest = alive[-1]["metadata"]["name"]
-        return ControlLink(self._join(job_id), dial=lambda: self._api.dial(self._namespace, newest, make.PORT))
-
-    def _join(self, job_id: str) -> JoinFile:
-        data = self._api.get(path("secrets", self._namespace, object_name(job_id)))["data"]
-        try:
-            return decode_join(json.loads(base64.b64decode(data["join.json"])))
-        except (KeyError, ValueError) as error:
-            raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None
-
-
-def _running(pods: Items) -> list[dict[str, Any]]:
-    """Those that run, the one to turn to last: the newest, and not one that is being deleted."""
-    alive = [pod for pod in logs.by_age(pods) if pod.get("status", {}).get("phase") == "Running"]
-    return sorted(alive, key=lambda pod: "deletionTimestamp" not in pod["metadata"])

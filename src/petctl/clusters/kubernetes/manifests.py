@@ -61,7 +61,6 @@ class Wishes(NamedTuple):
     gpus: int = 0
     grace: float = 30.0
     patches: Sequence[tuple[str, Mapping[str, Any]]] = ()  # where it is written, a piece of the nodes' pod template
-    annotations: Mapping[str, str] = {}
 
 
 def coordinator_job(
@@ -215,7 +214,6 @@ def _job(
     more: dict[str, Any],
 ) -> dict[str, Any]:
     metadata = _metadata(name, job_id, role)
-    metadata["annotations"] |= dict(wishes.annotations)
     spec = {
         "completionMode": "Indexed",
         "parallelism": size,

@@ -17,10 +17,9 @@ from petctl.clusters import codestore
 from petctl.clusters.folders import folder_names
 from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders, pin_folders
 from petctl.clusters.kubernetes.manifests import MOST_PIECES, PIECE, STATE, Wishes, coordinator_job, node_job, service
-from petctl.clusters.local.plan import command_line
 from petctl.clusters.results import plan_results
 from petctl.clusters.stores import surroundings
-from petctl.clusters.task import check_command, config_of, task_of
+from petctl.clusters.task import check_command, command_line, config_of, task_of
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, job_to_dict
 from petctl.spec.folders import NONE
@@ -130,15 +129,12 @@ def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any]
     """The snapshot that the job runs from, and what the submitter should hear about it."""
     if job.code == IN_PLACE:
         return {}, []
-    from petctl.clusters.code import own_code, take_code
+    from petctl.clusters.code import code_of
 
-    if job.code:
-        code = take_code(job, home, folders)
-        return code, list(code["notes"])
-    code, why_not = own_code(job, home, folders)
+    code, notes, why_not = code_of(job, home, folders)
     if not code:
         check_command(job, str(Path(job.cwd or ".").expanduser().absolute()))
-    return code, [f"no code is taken along: {why_not}"] if why_not else []
+    return code, [*notes, f"no code is taken along: {why_not}"] if why_not else notes
 
 
 def _pieces(code: Mapping[str, Any]) -> int:

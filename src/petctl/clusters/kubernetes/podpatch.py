@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from petctl.clusters.kubernetes.names import CONTAINER
 from petctl.errors import UsageError
 
-CONTAINER = "petctl"
 _KEYS = {"volumeMounts": "mountPath", "tolerations": "key", "ports": "containerPort"}
 _OWN = ("command", "args", "restartPolicy")
 

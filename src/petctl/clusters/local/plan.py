@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from petctl.clusters.local.argv import node_argv, supervisor_argv
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.slots import default_slots
-from petctl.clusters.task import check_command, config_of, interpreter, task_of, working_directory
+from petctl.clusters.task import check_command, command_line, config_of, interpreter, task_of, working_directory
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, job_to_dict
 
@@ -107,13 +106,10 @@ def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any]
     """The snapshot that the job runs from, and what the submitter should hear about it."""
     if job.code == IN_PLACE:
         return {}, []
-    from petctl.clusters.code import own_code, take_code
+    from petctl.clusters.code import code_of
 
-    if job.code:
-        code = take_code(job, home, folders)
-        return code, list(code["notes"])
-    code, why_not = own_code(job, home, folders)
-    return code, [f"it runs in place, without a snapshot of its code: {why_not}"] if why_not else []
+    code, notes, why_not = code_of(job, home, folders)
+    return code, [*notes, f"it runs in place, without a snapshot of its code: {why_not}"] if why_not else notes
 
 
 def _results(job: Job, directory: JobDirectory) -> dict[str, Any]:
@@ -141,12 +137,4 @@ def _code(record: Mapping[str, Any], directory: JobDirectory) -> Code:
         inside=record["inside"],
         source=record["source"],
         links=dict(record["links"]),
-    )
-
-
-def command_line(job: Job) -> str:
-    """The command as the user might have typed it, on one line."""
-    words = list(job.command.words)
-    return (
-        words[0] if job.command.kind == "shell" else ("-m " if job.command.kind == "module" else "") + shlex.join(words)
     )

@@ -140,14 +140,8 @@ def coordinator(phase: str = "Running", name: str = "c-0-a", **more: str) -> Pod
 
 def answers(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, *what: Any) -> Coordinator:
     made = Coordinator(*what)
-    real = cluster._link
-
-    def link(job_id: str, pods: Items) -> Any:
-        monkeypatch.setattr(cluster, "_join", lambda job_id: None)
-        monkeypatch.setattr("petctl.rendezvous.client.ControlLink", lambda *words, **more: made)
-        return real(job_id, pods)
-
-    monkeypatch.setattr(cluster, "_link", link)
+    monkeypatch.setattr(cluster._asking, "join_file", lambda job_id: None)
+    monkeypatch.setattr("petctl.rendezvous.client.ControlLink", lambda *words, **more: made)
     return made
 
 
@@ -288,7 +282,7 @@ def test_a_job_without_coordinator_is_cancelled_from_outside(
 def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancelled(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petctl.clusters.kubernetes.cluster.REPLACED_WITHIN", 0.0)
+    monkeypatch.setattr("petctl.clusters.kubernetes.asking.REPLACED_WITHIN", 0.0)
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, NOBODY)
     assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"

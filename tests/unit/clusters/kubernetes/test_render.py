@@ -129,7 +129,9 @@ def test_what_is_rendered_is_what_submit_creates(
 
 def test_no_secret_is_printed_unless_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("token", "tls.crt", "tls.key", "join.json")
-    monkeypatch.setattr(KubernetesCluster, "_credentials", lambda self, plan: dict.fromkeys(names, MARK))
+    monkeypatch.setattr(
+        "petctl.clusters.kubernetes.material.new_credentials", lambda *words: dict.fromkeys(names, MARK)
+    )
     coded = base64.b64encode(MARK).decode()
     for output in ("yaml", "json"):
         text = render(JOB, "k8s", output)
@@ -215,7 +217,8 @@ def test_keys_of_a_store_are_as_secret_as_the_token(
     cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    monkeypatch.setattr(KubernetesCluster, "_check_stores", lambda self, plan: checked.append(plan["id"]))
+    asked = "petctl.clusters.kubernetes.material.check_stores"
+    monkeypatch.setattr(asked, lambda plan, home: checked.append(plan["id"]))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "opens-the-store")
     job = Job(script="train.py", store="s3://bucket/runs")

@@ -1,0 +1,75 @@
+"""What a job's pods are given beside their Jobs: certificate and token, the agent, the record, the code, store keys.
+
+Asks stores, and writes code to the job's store; the cluster itself is not asked here.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from petctl.clusters.archive import build_agent
+from petctl.clusters.certificate import make_certificate
+from petctl.clusters.kubernetes import manifests as make
+from petctl.errors import Refused
+
+
+def check_stores(plan: Mapping[str, Any], home: Path) -> None:
+    """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
+    if not plan["plan"]["grants"]:
+        return
+    from petctl.clusters import codestore
+    from petctl.clusters.jobfolders import check_folders
+    from petctl.clusters.results import check_results
+
+    check_folders(plan["folders"], home)
+    check_results(plan["plan"]["grants"], home)
+    if codestore.GRANT in plan["plan"]["grants"]:
+        codestore.keep_code(plan["code"], plan["plan"]["grants"], home)
+
+
+def new_credentials(plan: Mapping[str, Any], home: Path) -> dict[str, bytes]:
+    """A new token and certificate, and the join file that leads to them."""
+    job_id, namespace = plan["id"], plan["plan"]["namespace"]
+    host = make.service_name(job_id, namespace)
+    certificate, key, pin = make_certificate([host], [])
+    token = secrets.token_hex(32)
+    join = {"job": job_id, "token": token, "pin": pin, "locator": {"dns": f"{host}:{make.PORT}"}}
+    return {
+        "token": token.encode(),
+        "tls.crt": certificate,
+        "tls.key": key,
+        "join.json": json.dumps(join).encode(),
+        **_store_keys(plan["plan"]["grants"], home),
+    }
+
+
+def _store_keys(places: Mapping[str, Mapping[str, Any]], home: Path) -> dict[str, bytes]:
+    """What the coordinator signs with: the keys of the submitter, as they are now."""
+    if not places:
+        return {}
+    from petctl.clusters.granting import keys_of
+    from petctl.clusters.results import make_grants
+
+    made = make_grants(places, keys_of(home))
+    if made.missing:
+        raise Refused(next(iter(made.missing.values())))
+    return {make.GRANTS: json.dumps({name: asdict(grant) for name, grant in made.items()}).encode()}
+
+
+def material(plan: Mapping[str, Any], credentials: Mapping[str, bytes | None], home: Path) -> Iterator[dict[str, Any]]:
+    """The objects that hold it."""
+    job_id = plan["id"]
+    yield make.secret(job_id, credentials)
+    agent = build_agent(home / "cache" / f"agent-{secrets.token_hex(4)}.pyz")
+    try:
+        record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}
+        yield make.config(job_id, agent.read_bytes(), json.dumps(record))
+    finally:
+        agent.unlink()
+    if plan["plan"]["pieces"]:
+        yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes())
