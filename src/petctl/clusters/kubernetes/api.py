@@ -22,8 +22,14 @@ if TYPE_CHECKING:
     from petctl.clusters.kubernetes.dial import Dialled
 
 PAGE = 500  # objects in one answer
-_GROUPS = {"jobs": "apis/batch/v1"}
-_KINDS = ("pods", "services", "secrets", "configmaps", "jobs", "persistentvolumeclaims", "events", "namespaces")
+_CORE = ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "events", "nodes", "namespaces")
+_GROUPS = {
+    **dict.fromkeys(_CORE, "api/v1"),
+    "jobs": "apis/batch/v1",
+    "elasticjobs": "apis/petctl.dev/v1",
+    "leases": "apis/coordination.k8s.io/v1",
+}
+_OF_NO_NAMESPACE = ("nodes", "namespaces")
 _PATCHES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 
 
@@ -42,10 +48,10 @@ class Descriptor(Protocol):
 
 def path(kind: str, namespace: str = "", name: str = "") -> str:
     """The API's path of an object, or of all of a kind; without a namespace: in all of them."""
-    if kind not in _KINDS:
+    if kind not in _GROUPS:
         raise ValueError(f"no path is known for {kind}")
-    words = [_GROUPS.get(kind, "api/v1")]
-    if namespace and kind != "namespaces":
+    words = [_GROUPS[kind]]
+    if namespace and kind not in _OF_NO_NAMESPACE:
         words += ["namespaces", quote(namespace, safe="")]
     return "/" + "/".join([*words, kind, *([quote(name, safe="")] if name else [])])
 

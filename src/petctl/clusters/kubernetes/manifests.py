@@ -51,6 +51,20 @@ _RESTRICTED = {
 }
 
 
+def _field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+COUNTED = (
+    _field("PETCTL_FAILED", "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"),
+    _field("PETCTL_IGNORED", "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']"),
+    {"name": "PETCTL_REPLACEMENT", "value": "$(PETCTL_FAILED)+$(PETCTL_IGNORED)"},
+)
+"""How many pods an Indexed Job made before this one."""
+INDEX = _field("PETCTL_INDEX", "metadata.annotations['batch.kubernetes.io/job-completion-index']")
+"""Which one of an Indexed Job's pods this is."""
+
+
 class Wishes(NamedTuple):
     """What the user and the cluster's settings say about pods."""
 
@@ -67,6 +81,15 @@ def coordinator_job(
     job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], stores: bool, suspend: bool
 ) -> dict[str, Any]:
     """The coordinator's Job, which owns everything else."""
+    pod = coordinator_pod(job_id, wishes, pieces, secrets, stores, COUNTED)
+    replacing = {"podReplacementPolicy": "TerminatingOrFailed", **({"suspend": True} if suspend else {})}
+    return _job(f"{object_name(job_id)}-{COORDINATOR}", job_id, COORDINATOR, pod, 1, wishes, replacing)
+
+
+def coordinator_pod(
+    job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], stores: bool, numbers: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """What the coordinator's pods are made from; `numbers`: the variables that tell how many there were before."""
     name = object_name(job_id)
     files: list[dict[str, Any]] = [
         {"configMap": {"name": name, "items": _items("job.json")}},
@@ -80,21 +103,13 @@ def coordinator_job(
         files.append({"secret": {"name": SECRETS, "items": values}})
     words = ["coordinate", "--job", _JOB, "--state", STATE, "--replacement", "$(PETCTL_REPLACEMENT)"]
     words += ["--listen", "0.0.0.0", "--port", str(PORT), "--message", "/dev/termination-log"]
-    pod = _pod(job_id, COORDINATOR, wishes, words, {"job": (_JOB, {"projected": {"sources": files}})})
+    pod = _pod(job_id, COORDINATOR, wishes, words, {"job": (_JOB, {"projected": {"sources": files}})}, numbers)
     container = pod["spec"]["containers"][0]
     container["ports"] = [{"containerPort": PORT}]
     container["securityContext"] = {**_RESTRICTED, "runAsNonRoot": True, "runAsUser": 65534, "runAsGroup": 65534}
     container["resources"] = {"requests": {"cpu": "20m", "memory": "64Mi"}}
     pod["spec"]["terminationGracePeriodSeconds"] = 5
-    return _job(
-        f"{name}-{COORDINATOR}",
-        job_id,
-        COORDINATOR,
-        pod,
-        1,
-        wishes,
-        {"podReplacementPolicy": "TerminatingOrFailed", **({"suspend": True} if suspend else {})},
-    )
+    return pod
 
 
 def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
@@ -105,21 +120,17 @@ def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
     ]
     name = f"{object_name(job_id)}-{NODE}"
     replacing = {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}  # only when it has left
-    return _job(name, job_id, NODE, node_pod(job_id, wishes), nodes, wishes, replacing)
+    return _job(name, job_id, NODE, node_pod(job_id, wishes, [*COUNTED, INDEX]), nodes, wishes, replacing)
 
 
-def node_pod(job_id: str, wishes: Wishes) -> dict[str, Any]:
-    """What every node's pod is made from; one that is made from it by hand takes part too."""
+def node_pod(job_id: str, wishes: Wishes, numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What a node's pod is made from; one that is made from a Job's by hand takes part too."""
     words = ["join", "--file", f"{_JOIN}/join.json", "--node", "$(PETCTL_INDEX)", "--address", "$(PETCTL_ADDRESS)"]
     words += ["--state-dir", STATE, "--replacement", "$(PETCTL_REPLACEMENT)", "--leave-code", str(LEFT)]
     words += ["--stream", "--tagged"]
     files = {"join": (_JOIN, {"secret": {"secretName": object_name(job_id), "items": _items("join.json")}})}
-    pod = _pod(job_id, NODE, wishes, words, files)
+    pod = _pod(job_id, NODE, wishes, words, files, [*numbers, _field("PETCTL_ADDRESS", "status.podIP")])
     container = pod["spec"]["containers"][0]
-    container["env"] += [
-        _field("PETCTL_INDEX", "metadata.annotations['batch.kubernetes.io/job-completion-index']"),
-        _field("PETCTL_ADDRESS", "status.podIP"),
-    ]
     if wishes.gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": str(wishes.gpus)}}
     pod["spec"]["terminationGracePeriodSeconds"] = int(wishes.grace) + 10
@@ -226,7 +237,12 @@ def _job(
 
 
 def _pod(
-    job_id: str, role: str, wishes: Wishes, words: list[str], files: Mapping[str, tuple[str, dict[str, Any]]]
+    job_id: str,
+    role: str,
+    wishes: Wishes,
+    words: list[str],
+    files: Mapping[str, tuple[str, dict[str, Any]]],
+    env: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     agent = {"configMap": {"name": object_name(job_id), "items": _items(_PYZ)}}
     volumes = {"agent": (_AGENT, agent), **files, "state": (STATE, {"emptyDir": {}})}
@@ -235,11 +251,7 @@ def _pod(
         "image": wishes.image,
         **({"imagePullPolicy": wishes.pull_policy} if wishes.pull_policy else {}),
         "command": [wishes.python, f"{_AGENT}/{_PYZ}", *words],
-        "env": [
-            _field("PETCTL_FAILED", "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"),
-            _field("PETCTL_IGNORED", "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']"),
-            {"name": "PETCTL_REPLACEMENT", "value": "$(PETCTL_FAILED)+$(PETCTL_IGNORED)"},
-        ],
+        "env": list(env),
         "volumeMounts": [
             {"name": name, "mountPath": path, **({} if name == "state" else {"readOnly": True})}
             for name, (path, _) in volumes.items()
@@ -267,7 +279,3 @@ def _metadata(name: str, job_id: str, role: str = "") -> dict[str, Any]:
 
 def _items(*keys: str) -> list[dict[str, str]]:
     return [{"key": key, "path": key} for key in keys]
-
-
-def _field(name: str, path: str) -> dict[str, Any]:
-    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

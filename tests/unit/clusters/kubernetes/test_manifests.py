@@ -132,7 +132,7 @@ def test_wishes_reach_both_kinds_of_pods_gpus_only_nodes() -> None:
 def test_what_a_user_adds_to_a_pod_leaves_the_agents_container() -> None:
     patch = {"spec": {"containers": [{"name": "beside", "image": "b"}], "nodeSelector": {"disk": "fast"}}}
     pod = make.node_job(JOB, WISHES._replace(patches=[("pod", patch)]), 1)["spec"]["template"]
-    assert pod == patched(make.node_pod(JOB, WISHES), patch, "pod")
+    assert pod == patched(make.node_pod(JOB, WISHES, [*make.COUNTED, make.INDEX]), patch, "pod")
     assert [found["name"] for found in pod["spec"]["containers"]] == ["petctl", "beside"]
     assert coordinator(WISHES._replace(patches=[("pod", patch)])) == coordinator()
 

@@ -1,0 +1,16 @@
+"""The operator: keeps the ElasticJobs of a Kubernetes cluster going. Standard library only, like the client it uses.
+
+    crd.py          the ElasticJob's schema, rules and columns, as data
+    elasticjob.py   reads one: sizes, policies, the nodes' pod template; what is wrong with it
+    record.py       ... -> the job's record, where nobody submitted one
+    pods.py         the pods of coordinator and nodes
+    reconcile.py    decides what to do about one job; pure
+    acting.py       does it: every write to the API server is made there
+    cache.py        what the server has of a kind
+    queue.py        which jobs to look at, and when
+    leader.py       of several operators one acts
+    run.py          the process
+    install.py      the operator's own objects
+
+Everything is decided from the objects alone, each time anew: whoever is killed is replaced by one that goes on.
+"""
