@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 
 import pytest
@@ -32,7 +33,7 @@ def jobs(user: User) -> list[str]:
 
 
 def test_a_rendered_job_is_followed_scaled_cancelled_and_removed(user: User) -> None:
-    done = create(user, render(user, "--with-secrets", "-n", "1:1:2", "steps.py"))
+    done = create(user, render(user, "--with-secrets", "-n", "1:1:2", "steps.py"), "apply")
     assert done.returncode == 0, done.stderr
     (job,) = jobs(user)
     first = user.running(job, 1)
@@ -74,12 +75,20 @@ def test_without_secrets_it_is_refused_and_what_it_left_can_be_removed(user: Use
     until(lambda: not user.left(), "nothing is left")
 
 
-def test_client_side_apply_cannot_take_it_and_what_it_left_can_be_removed(user: User) -> None:
-    """It keeps a copy of each object in an annotation, and the agent is larger than annotations may be."""
-    done = create(user, render(user, "--with-secrets", "steps.py"), "apply")
-    assert done.returncode != 0 and "may not be more than 262144 bytes" in done.stderr
+def test_code_of_many_pieces_is_applied_and_applying_it_again_changes_nothing(user: User) -> None:
+    """kubectl keeps a copy of each object in an annotation, which is not as large as an object may be."""
+    (user.project / "weights").write_bytes(random.Random(1).randbytes(2_000_000))
+    text = render(user, "--with-secrets", "--shell", "wc -c < weights; sleep 600")
+    done = create(user, text, "apply")
+    assert done.returncode == 0, done.stderr
     (job,) = jobs(user)
+    until(lambda: "2000000\n" in user.petctl("logs", job).stdout, "the job has its code")
+    again = create(user, text, "apply")
+    assert again.returncode == 0, again.stderr
+    assert all(line.endswith(" unchanged") for line in again.stdout.splitlines()), again.stdout
+    assert sum("-code-" in line for line in again.stdout.splitlines()) == 11
     assert user.petctl("cancel", job).returncode == 0
+    assert user.ended(job)["state"] == "cancelled"
     assert user.petctl("rm", job).returncode == 0
     until(lambda: not user.left(), "nothing is left")
 

@@ -14,11 +14,13 @@ import importlib
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from petctl.clusters.config import cluster_settings
 from petctl.errors import PetctlError, UsageError
-from petctl.spec import Job
+
+if TYPE_CHECKING:
+    from petctl.spec import Job  # the operator, which has no msgspec, needs this module too
 
 KINDS = {
     "local": "petctl.clusters.local.cluster",

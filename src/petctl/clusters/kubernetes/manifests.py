@@ -4,8 +4,12 @@
     Service NAME            leads to its pod, whichever it is just now
     Job NAME-node           one pod per node, numbered
     Secret NAME             token and certificate; nodes see only the join file
-    ConfigMap NAME          the agent and the job's record
+    ConfigMap NAME          the job's record
+    ConfigMap NAME.agent    petctl's agent
     ConfigMap NAME-code-K   the code's archive, in pieces
+
+`kubectl apply` keeps a copy of each object in an annotation of it, which has to fit into 256 KiB. That is why the agent
+has a ConfigMap of its own, and why code is cut smaller where kubectl is to create it.
 
 No pod may use the API. Of Kubernetes it takes what any user of a namespace may create, and these promises:
 
@@ -28,9 +32,12 @@ from petctl.clusters.kubernetes.podpatch import patched
 PORT = 7700
 LEFT = 91
 """Exit code of a node that left; the job goes on without it, or with another in its place."""
+MOST_CODE = 21 << 20
+"""Bytes of code that a job may have without a store: each is kept in the cluster's own database."""
 PIECE = 900 << 10
 """Bytes of code in one ConfigMap, which holds less than a MiB."""
-MOST_PIECES = 24
+SMALL_PIECE = 180 << 10
+"""The same for `kubectl apply`: as base64, with all that is around it, it fits into an annotation."""
 GRANTS = "grants.json"
 """In the job's Secret: what its nodes may do in stores, with the keys; only the coordinator sees it."""
 CREDENTIALS = ("token", "tls.crt", "tls.key", "join.json")
@@ -44,6 +51,9 @@ AWAY = 10
 _FOREVER = (1 << 31) - 1
 STATE, _AGENT, _JOB, _JOIN = "/petctl/state", "/petctl/agent", "/petctl/job", "/petctl/join"
 _PYZ = "petctl-agent.pyz"
+ARCHIVE = f"{_AGENT}/{_PYZ}"
+"""Where a pod has the agent."""
+_SHARED = ("tolerations", "priorityClassName")
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -73,6 +83,7 @@ class Wishes(NamedTuple):
     pull_secrets: Sequence[str] = ()
     python: str = "python3"  # in the image, for the agent itself
     gpus: int = 0
+    gpu_resource: str = ""  # what the cluster calls them, if not nvidia.com/gpu
     grace: float = 30.0
     patches: Sequence[tuple[str, Mapping[str, Any]]] = ()  # where it is written, a piece of the nodes' pod template
 
@@ -109,6 +120,9 @@ def coordinator_pod(
     container["securityContext"] = {**_RESTRICTED, "runAsNonRoot": True, "runAsUser": 65534, "runAsGroup": 65534}
     container["resources"] = {"requests": {"cpu": "20m", "memory": "64Mi"}}
     pod["spec"]["terminationGracePeriodSeconds"] = 5
+    for said, patch in wishes.patches:  # it goes where nodes go, and is worth as much, but needs none of their means
+        shared = {key: value for key, value in (patch.get("spec") or {}).items() if key in _SHARED}
+        pod = patched(pod, {"spec": shared}, said)
     return pod
 
 
@@ -116,7 +130,7 @@ def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
     """The nodes' Job: as many pods as nodes are wanted."""
     rules = [
         {"action": "Ignore", "onExitCodes": {"containerName": "petctl", "operator": "In", "values": [LEFT]}},
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
     name = f"{object_name(job_id)}-{NODE}"
     replacing = {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}  # only when it has left
@@ -132,7 +146,7 @@ def node_pod(job_id: str, wishes: Wishes, numbers: Sequence[dict[str, Any]]) -> 
     pod = _pod(job_id, NODE, wishes, words, files, [*numbers, _field("PETCTL_ADDRESS", "status.podIP")])
     container = pod["spec"]["containers"][0]
     if wishes.gpus:
-        container["resources"] = {"limits": {"nvidia.com/gpu": str(wishes.gpus)}}
+        container["resources"] = {"limits": {wishes.gpu_resource or "nvidia.com/gpu": str(wishes.gpus)}}
     pod["spec"]["terminationGracePeriodSeconds"] = int(wishes.grace) + 10
     for said, patch in wishes.patches:
         pod = patched(pod, patch, said)
@@ -164,12 +178,19 @@ def secret(job_id: str, values: Mapping[str, bytes | None]) -> dict[str, Any]:
     }
 
 
-def config(job_id: str, agent: bytes, record: str) -> dict[str, Any]:
-    """The agent, and what it is to do."""
-    metadata = _metadata(object_name(job_id), job_id)
-    binary = {_PYZ: base64.b64encode(agent).decode()}
-    known = {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata}
-    return {**known, "data": {"job.json": record}, "binaryData": binary}
+def config(job_id: str, record: str) -> dict[str, Any]:
+    """What the agent is to do."""
+    return _config(object_name(job_id), job_id, {"data": {"job.json": record}})
+
+
+def agent_name(job_id: str) -> str:
+    """The ConfigMap that holds the agent."""
+    return f"{object_name(job_id)}.agent"  # with a dot no job can have that name
+
+
+def agent_config(job_id: str, agent: bytes) -> dict[str, Any]:
+    """The agent, for all pods of the job."""
+    return _config(agent_name(job_id), job_id, {"binaryData": {_PYZ: base64.b64encode(agent).decode()}})
 
 
 def code_directory(code: Mapping[str, Any]) -> str:
@@ -182,17 +203,20 @@ def piece_name(job_id: str, number: int) -> str:
     return f"{object_name(job_id)}-code-{number}"
 
 
-def code_pieces(job_id: str, archive: bytes) -> Iterator[dict[str, Any]]:
-    """The code's archive, cut so that each piece fits into an object."""
-    for number, start in enumerate(range(0, len(archive), PIECE)):
-        metadata = _metadata(piece_name(job_id, number), job_id)
-        binary = {"piece": base64.b64encode(archive[start : start + PIECE]).decode()}
-        yield {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, "binaryData": binary}
+def code_pieces(job_id: str, archive: bytes, pieces: int) -> Iterator[dict[str, Any]]:
+    """The code's archive, cut into so many pieces of about the same size."""
+    for number in range(pieces):
+        start, end = (len(archive) * edge // pieces for edge in (number, number + 1))
+        binary = {"piece": base64.b64encode(archive[start:end]).decode()}
+        yield _config(piece_name(job_id, number), job_id, {"binaryData": binary})
 
 
 def owned(manifest: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
     """The same, and it goes when its owner goes."""
-    reference = {"apiVersion": "batch/v1", "kind": "Job", **{key: owner["metadata"][key] for key in ("name", "uid")}}
+    reference = {key: owner[key] for key in ("apiVersion", "kind")}
+    reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+    if owner["kind"] == "ElasticJob":
+        reference["controller"] = True  # its operator finds what is the job's by this
     return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [reference]}}
 
 
@@ -212,7 +236,8 @@ def belongings(job_id: str, coordinator: Mapping[str, Any]) -> list[tuple[str, s
     files = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
     mounted = [source["configMap"]["name"] for source in files if "configMap" in source]
     code = [("configmaps", piece) for piece in mounted if piece.startswith(f"{name}-code-")]  # none of the user's own
-    return [("jobs", f"{name}-{NODE}"), ("services", name), *code, ("secrets", name), ("configmaps", name)]
+    kept = [*code, ("configmaps", agent_name(job_id)), ("secrets", name), ("configmaps", name)]
+    return [("jobs", f"{name}-{NODE}"), ("services", name), *kept]
 
 
 def _job(
@@ -244,13 +269,13 @@ def _pod(
     files: Mapping[str, tuple[str, dict[str, Any]]],
     env: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    agent = {"configMap": {"name": object_name(job_id), "items": _items(_PYZ)}}
+    agent = {"configMap": {"name": agent_name(job_id), "items": _items(_PYZ)}}
     volumes = {"agent": (_AGENT, agent), **files, "state": (STATE, {"emptyDir": {}})}
     container: dict[str, Any] = {
         "name": "petctl",
         "image": wishes.image,
         **({"imagePullPolicy": wishes.pull_policy} if wishes.pull_policy else {}),
-        "command": [wishes.python, f"{_AGENT}/{_PYZ}", *words],
+        "command": [wishes.python, ARCHIVE, *words],
         "env": list(env),
         "volumeMounts": [
             {"name": name, "mountPath": path, **({} if name == "state" else {"readOnly": True})}
@@ -271,6 +296,11 @@ def _pod(
     }
     metadata = {"labels": labels(job_id, role), "annotations": {ID: job_id}}
     return {"metadata": metadata, "spec": spec}
+
+
+def _config(name: str, job_id: str, data: dict[str, Any]) -> dict[str, Any]:
+    metadata = _metadata(name, job_id)
+    return {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, **data}
 
 
 def _metadata(name: str, job_id: str, role: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.archive import build_agent
+from petctl.clusters.archive import agent_bytes
 from petctl.clusters.certificate import make_certificate
 from petctl.clusters.kubernetes import manifests as make
 from petctl.errors import Refused
@@ -61,15 +61,12 @@ def _store_keys(places: Mapping[str, Mapping[str, Any]], home: Path) -> dict[str
     return {make.GRANTS: json.dumps({name: asdict(grant) for name, grant in made.items()}).encode()}
 
 
-def material(plan: Mapping[str, Any], credentials: Mapping[str, bytes | None], home: Path) -> Iterator[dict[str, Any]]:
-    """The objects that hold it."""
+def material(plan: Mapping[str, Any], credentials: Mapping[str, bytes | None]) -> Iterator[dict[str, Any]]:
+    """The objects that hold it. The record comes last: where it is, everything is."""
     job_id = plan["id"]
     yield make.secret(job_id, credentials)
-    agent = build_agent(home / "cache" / f"agent-{secrets.token_hex(4)}.pyz")
-    try:
-        record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}
-        yield make.config(job_id, agent.read_bytes(), json.dumps(record))
-    finally:
-        agent.unlink()
-    if plan["plan"]["pieces"]:
-        yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes())
+    yield make.agent_config(job_id, agent_bytes())
+    if pieces := plan["plan"]["pieces"]:
+        yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes(), pieces)
+    record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}
+    yield make.config(job_id, json.dumps(record))

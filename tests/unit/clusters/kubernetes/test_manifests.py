@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -137,13 +138,15 @@ def test_what_a_user_adds_to_a_pod_leaves_the_agents_container() -> None:
     assert coordinator(WISHES._replace(patches=[("pod", patch)])) == coordinator()
 
 
-@pytest.mark.parametrize("size, pieces", [(0, 0), (1, 1), (make.PIECE, 1), (make.PIECE + 1, 2), (3 * make.PIECE, 3)])
-def test_pieces_of_code_are_all_of_it_and_fit(size: int, pieces: int) -> None:
-    archive = bytes(index % 251 for index in range(1000)) * (size // 1000 + 1)
-    made = list(make.code_pieces(JOB, archive[:size]))
+@pytest.mark.parametrize("largest", [make.PIECE, make.SMALL_PIECE])
+@pytest.mark.parametrize("full, more, pieces", [(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 2), (3, 0, 3)])
+def test_pieces_of_code_are_all_of_it_and_fit(largest: int, full: int, more: int, pieces: int) -> None:
+    size = full * largest + more
+    archive = (bytes(index % 251 for index in range(1000)) * (size // 1000 + 1))[:size]
+    made = list(make.code_pieces(JOB, archive, pieces))
     values = [base64.b64decode(piece["binaryData"]["piece"]) for piece in made]
-    assert b"".join(values) == archive[:size]
-    assert len(made) == pieces and all(len(value) < 1 << 20 for value in values)
+    assert b"".join(values) == archive
+    assert len(made) == pieces and all(len(value) <= largest for value in values)
     sources = volumes(coordinator(pieces=pieces))["job"]["projected"]["sources"]
     mounted = [source["configMap"] for source in sources if "configMap" in source][1:]
     assert [one["name"] for one in mounted] == [piece["metadata"]["name"] for piece in made]
@@ -154,15 +157,19 @@ def test_pieces_of_code_are_all_of_it_and_fit(size: int, pieces: int) -> None:
 
 def test_what_is_mounted_is_what_is_made() -> None:
     secret = make.secret(JOB, {name: name.encode() for name in make.CREDENTIALS})
-    config = make.config(JOB, b"agent", "{}")
+    agent, config, code = make.agent_config(JOB, b"agent"), make.config(JOB, "{}"), make.code_pieces(JOB, b"x", 1)
     assert base64.b64decode(secret["data"]["token"]) == b"token"
-    assert base64.b64decode(config["binaryData"]["petctl-agent.pyz"]) == b"agent"
+    assert base64.b64decode(agent["binaryData"]["petctl-agent.pyz"]) == b"agent"
     for job in BOTH:
         mounted = volumes(job)["agent"]["configMap"]
-        assert mounted["name"] == config["metadata"]["name"]
-        assert {item["key"] for item in mounted["items"]} <= config["binaryData"].keys()
-    assert all(made["immutable"] for made in (secret, config, *make.code_pieces(JOB, b"x")))
-    for made in (secret, config, make.service(JOB), *make.code_pieces(JOB, b"x")):
+        assert mounted["name"] == agent["metadata"]["name"]
+        assert {item["key"] for item in mounted["items"]} == agent["binaryData"].keys()
+    record = volumes(coordinator())["job"]["projected"]["sources"][0]["configMap"]
+    assert record["name"] == config["metadata"]["name"]
+    assert {item["key"] for item in record["items"]} == config["data"].keys()
+    kept = [secret, agent, config, *code]
+    assert all(made["immutable"] for made in kept)
+    for made in (*kept, make.service(JOB)):
         assert made["metadata"]["labels"] == labels(JOB)
         assert made["metadata"]["annotations"] == {ID: JOB}
 
@@ -175,18 +182,38 @@ def test_a_secret_that_is_only_shown_holds_nothing_that_could_be_one() -> None:
 
 
 def test_an_owned_object_is_the_same_and_names_its_owner() -> None:
-    owner = {"metadata": {"name": "owner", "uid": "u-1", "labels": {}}}
+    known = {"apiVersion": "batch/v1", "kind": "Job"}
+    owner = {**known, "metadata": {"name": "owner", "uid": "u-1", "labels": {}}}
     made = make.owned(make.service(JOB), owner)
     (reference,) = made["metadata"].pop("ownerReferences")
-    assert reference == {"apiVersion": "batch/v1", "kind": "Job", "name": "owner", "uid": "u-1"}
+    assert reference == {**known, "name": "owner", "uid": "u-1"}
     assert made == make.service(JOB)
 
 
+def test_an_operator_finds_what_an_elastic_job_owns() -> None:
+    about = {"name": "train", "uid": "u-1"}
+    owner = {"apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "metadata": about}
+    (reference,) = make.owned(make.service(JOB), owner)["metadata"]["ownerReferences"]
+    assert reference == {**about, "apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "controller": True}
+
+
 def test_what_belongs_to_a_job_is_all_that_was_made_for_it() -> None:
-    made = [make.service(JOB), make.node_job(JOB, WISHES, 1), make.config(JOB, b"", ""), *make.code_pieces(JOB, b"x")]
-    made.append(make.secret(JOB, {}))
+    made = [make.service(JOB), make.node_job(JOB, WISHES, 1), make.config(JOB, ""), make.agent_config(JOB, b"")]
+    made += [make.secret(JOB, {}), *make.code_pieces(JOB, b"x", 1)]
     names = sorted((f"{one['kind'].lower()}s", one["metadata"]["name"]) for one in made)
     assert sorted(make.belongings(JOB, coordinator(pieces=1))) == names
+
+
+@pytest.mark.parametrize("other", [f"{NAME}-agent", f"{NAME}.agent"])
+def test_no_job_has_a_name_under_which_another_keeps_its_agent(other: str) -> None:
+    """An ElasticJob's id is what its user calls it: `ppo` and `ppo-agent` must get along."""
+    assert make.config(other, "")["metadata"]["name"] != make.agent_config(JOB, b"")["metadata"]["name"]
+
+
+def test_what_kubectl_is_to_create_fits_where_it_keeps_a_copy() -> None:
+    """The annotations of an object may have 262,144 bytes together."""
+    (piece,) = make.code_pieces("a" * 100, bytes(make.SMALL_PIECE), 1)
+    assert len(json.dumps(make.free(piece, "n" * 63))) < 0.98 * 262_144
 
 
 def test_code_lies_where_the_agent_unpacks_it() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import random
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -123,8 +124,27 @@ def test_what_is_rendered_is_what_submit_creates(
     applied = Objects()
     apply(applied, cluster.manifests(JOB, "train-22aa", with_secrets))
     assert created(applied) == created(objects)
-    assert len(created(applied)) == 6
+    assert len(created(applied)) == 7
     assert all("ownerReferences" not in made["metadata"] for made in applied.held.values())
+
+
+def test_what_is_rendered_is_small_enough_for_kubectl_apply(
+    cluster: KubernetesCluster, objects: Objects, project: Path
+) -> None:
+    """It keeps a copy of each object in an annotation, and annotations have 262,144 bytes. Submitting takes fewer."""
+    (project / "project" / "data").write_bytes(random.Random(1).randbytes(1_000_000))
+    printed = cluster.manifests(JOB, "train-22aa", True)
+    assert max(len(json.dumps(manifest)) for manifest in printed) < 262_144
+    pieces = [made["metadata"]["name"] for made in printed if "-code-" in made["metadata"]["name"]]
+    assert len(pieces) == 6
+    held = [made["metadata"]["name"] for made in printed if made["kind"] in ("Secret", "ConfigMap")]
+    assert held[-1] == "train-22aa"  # whoever finds the record relies on the others
+    apply(objects, printed)
+    end(objects, "train-22aa")
+    cluster.remove("train-22aa")
+    assert list(objects.held) == [USERS]
+    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    assert sum("-code-" in name for name in objects.held) == 2
 
 
 def test_no_secret_is_printed_unless_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +166,7 @@ def test_yaml_says_that_it_is_incomplete_and_only_then(project: Path) -> None:
     assert "#" not in render(JOB, "k8s", with_secrets=True).splitlines()[0]
     assert next(made["kind"] for made in yaml.safe_load_all(incomplete)) == "Secret"
     whole = json.loads(render(JOB, "k8s", "json"))
-    assert (whole["apiVersion"], whole["kind"], len(whole["items"])) == ("v1", "List", 6)
+    assert (whole["apiVersion"], whole["kind"], len(whole["items"])) == ("v1", "List", 7)
 
 
 def test_a_rendered_job_is_looked_for_where_it_was_rendered_for(project: Path) -> None:

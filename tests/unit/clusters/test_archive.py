@@ -1,0 +1,184 @@
+"""The archives that petctl brings along: the same programs as the sources, in fewer bytes."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import subprocess
+import sys
+import textwrap
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from petctl.clusters import archive
+from petctl.clusters.archive import agent_bytes, build_operator, operator_bytes, without_comments
+from petctl.clusters.kubernetes import manifests
+
+SOURCES = sorted(archive._sources(archive.OPERATOR_PARTS))
+
+
+class Program(ast.NodeTransformer):
+    """A syntax tree in which strings that are statements say nothing; blocks, which may end with one, have no end."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            return ast.Pass(lineno=node.lineno, col_offset=node.col_offset)
+        if isinstance(node, ast.stmt) and hasattr(node, "body"):
+            node.end_lineno = node.end_col_offset = None
+        return self.generic_visit(node)
+
+
+def program(text: str) -> str:
+    """Statements, with the line and column of each."""
+    return ast.dump(Program().visit(ast.parse(text)), include_attributes=True)
+
+
+def test_it_is_the_same_program_line_by_line() -> None:
+    whole = bare = 0
+    for name in SOURCES:
+        text = (archive.PACKAGE.parent / name).read_text()
+        stripped = without_comments(text)
+        assert program(stripped) == program(text), name
+        assert without_comments(stripped) == stripped, name
+        whole, bare = whole + len(text), bare + len(stripped)
+    assert bare < 0.85 * whole
+
+
+TRICKY = '''
+"""Of the module. # no comment"""  # but this
+NAME = 1  # why
+"""Of NAME,
+in two lines."""
+TEXT = (
+    """kept: it is
+    # inside brackets"""
+    "kept # too"
+)
+LONG = """
+# kept
+    "kept"
+"""
+HASH = 'it\\'s # kept' + "\\\\"  # "gone
+OTHER = \\
+    """kept"""
+PAIR = ["[", '(', {"}"}]; "after a semicolon"
+
+class Thing:
+    \'\'\'Gone, with "quotes" and \\\'\\\'\\\' in it.\'\'\'
+    def act(self): "kept, on the line of its def"
+
+    def only(self, text=f"{NAME!r:>{10}} #"):
+        "gone"
+
+    # gone
+    def raw(self):
+        r"""kept: it has a prefix \\d"""
+        return (  # gone
+            ""
+            """two" quotes ""\\""""
+        )
+'''
+BARE = '''
+"""Of the module. # no comment"""
+NAME = 1
+"-"
+
+TEXT = (
+    """kept: it is
+    # inside brackets"""
+    "kept # too"
+)
+LONG = """
+# kept
+    "kept"
+"""
+HASH = 'it\\'s # kept' + "\\\\"
+OTHER = \\
+    """kept"""
+PAIR = ["[", '(', {"}"}]; "after a semicolon"
+
+class Thing:
+    "-"
+    def act(self): "kept, on the line of its def"
+
+    def only(self, text=f"{NAME!r:>{10}} #"):
+        "-"
+
+
+    def raw(self):
+        r"""kept: it has a prefix \\d"""
+        return (
+            ""
+            """two" quotes ""\\""""
+        )
+'''
+
+
+def test_what_is_no_comment_and_no_docstring_stays() -> None:
+    assert without_comments(TRICKY) == BARE
+    assert program(BARE) == program(TRICKY)
+    for end in ("", "\n"):
+        assert without_comments('def act():\n    """Why."""' + end) == 'def act():\n    "-"' + end
+    assert without_comments("") == ""
+
+
+def test_the_agent_fits_where_kubectl_keeps_a_copy_of_it() -> None:
+    """The annotations of an object may have 262,144 bytes together; past that, `kubectl apply` refuses it."""
+    made = manifests.free(manifests.agent_config("a" * 100, agent_bytes()), "n" * 63)
+    assert len(json.dumps(made)) < 0.98 * 262_144
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """petctl-operator.pyz of the working tree."""
+    return build_operator(tmp_path_factory.mktemp("pyz") / "petctl-operator.pyz")
+
+
+def run(program: str, operator: Path) -> str:
+    """In a Python that has nothing but its own library and the archive."""
+    text = f"import sys; sys.path.insert(0, {str(operator)!r})\n{program}"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", text], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_operator_is_the_same_bytes_each_time_and_fits_into_a_config_map(operator: Path) -> None:
+    assert operator.read_bytes() == operator_bytes()
+    assert operator.stat().st_size < 700_000
+    assert operator.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_operator_needs_nothing_that_is_not_in_it(operator: Path) -> None:
+    paths = sorted((archive.PACKAGE / "operator").glob("*.py"))
+    names = [f"petctl.operator.{path.stem}" for path in paths if path.stem != "__init__"]
+    assert "petctl.operator.reconcile" in names
+    run(f"import importlib\nfor name in {names}: importlib.import_module(name)", operator)
+
+
+def test_the_operator_starts_and_says_how_it_is_used(operator: Path) -> None:
+    words = [sys.executable, "-I", "-S", str(operator)]
+    done = subprocess.run([*words, "--help"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "") and "--namespace" in done.stdout
+    refused = subprocess.run([*words, "--no-such-option"], capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 2 and "Traceback" not in refused.stderr
+
+
+def test_a_python_that_is_too_old_is_named(operator: Path) -> None:
+    program = "import runpy, sys; sys.version_info = (3, 10, 4, 'final', 0); runpy.run_path(sys.argv[1])"
+    done = subprocess.run([sys.executable, "-c", program, operator], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "this needs Python 3.11 or newer, and here is 3.10\n")
+
+
+def test_the_operator_makes_certificates_and_hands_out_the_agent(operator: Path) -> None:
+    program = """
+        from petctl.clusters.archive import agent_bytes
+        from petctl.clusters.certificate import make_certificate
+        assert b"PRIVATE KEY" in make_certificate(["localhost"], ["::1"]).key
+        print(agent_bytes().hex())
+    """
+    agent = bytes.fromhex(run(textwrap.dedent(program), operator))
+    assert agent == agent_bytes()
+    assert "petctl/agent/agent.py" in zipfile.ZipFile(io.BytesIO(agent)).namelist()
