@@ -134,6 +134,7 @@ class Coordinator:
                 self.tell(effect)
             elif isinstance(effect, events.Record):
                 outcome = effect.outcome
+                self.fleet.checks.ending(self, outcome)
                 world.at(world.latency(), lambda o=outcome: self.record(o))  # type: ignore[misc]
             elif isinstance(effect, events.Lost) and effect.node in self.fleet.replaced:
                 name = effect.node
@@ -342,17 +343,20 @@ class Node:
 
     def die(self) -> None:
         """The whole node is gone, workers included."""
+        if self.up:
+            self.fleet.deaths[self.name, self.incarnation] = self.fleet.world.now
         self.up, self.workers = False, None
         if self.connection is not None:
             self.connection.close("node_end")
             self.connection = None
 
-    def fail_worker(self, message: str, hung: bool = False) -> None:
+    def fail_worker(self, message: str, hung: bool = False, code: int = 1) -> None:
         workers = self.workers
         if self.up and workers is not None and not workers.ended and not workers.failed:
             workers.failed = True
             self.fleet.failures.add(workers.id)
-            failure = m.Failure(self.name, workers.place.first_rank, 0, 1, message=message, hung=hung)
+            rank, now = workers.place.first_rank, self.fleet.world.now
+            failure = m.Failure(self.name, rank, 0, code, message=message, time=now, hung=hung)
             self.step(self.fleet.member.WorkerFailed(workers.round, failure))
 
     def hang(self) -> None:
@@ -399,6 +403,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         self.exits: list[tuple[str, real_member.Exit]] = []
         self.failures: set[tuple[int, int]] = set()
+        self.deaths: dict[tuple[str, str], float] = {}  # (node, incarnation): when it was gone
         self.incarnations = self.ports = self.messages = 0
         self.progress = 0
         self.replaced: dict[str, float] = {}  # nodes that the cluster replaces when lost, with its patience
@@ -440,7 +445,9 @@ class Fleet:
             return
         if effect.kind == "round":
             self.rounds.append(self.world.now)
-        self.charges += effect.kind == "failure"
+        if effect.kind == "failure":
+            self.checks.charging(effect)
+            self.charges += 1
         self.refunds += effect.kind == "refund"
         self.lines.append(f"{self.world.now:8.3f}  {coordinator.name}  {effect.sentence}")
 

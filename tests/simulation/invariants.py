@@ -3,7 +3,8 @@
 1. All members of a round agree on its size and ranks, and no two rounds share an (epoch, round).
 2. A connected node never has workers of an older round when a newer one is committed; one that comes later stops them.
 3. A node never goes back: its rounds only grow, and no two sets of workers overlap on it.
-4. The budget is never overspent.
+4. The budget is never overspent, and only what may be retried is. A failure ends the job only if no member of its round
+   was gone before it.
 5. What is recorded stays recorded, and nobody opens or continues a round after reading it.
 6. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
 """
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
-from petctl.rendezvous.messages import Outcome, Place
+from petctl.rendezvous.events import Event
+from petctl.rendezvous.messages import Failure, Outcome, Place
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Coordinator, Fleet, Node
@@ -89,6 +91,26 @@ class Checks:
         """A node's agent ends by itself."""
         if node.live is not None:
             raise Violation(f"node {node.name} exits and leaves workers behind")
+
+    def retried(self, failure: Failure) -> bool:
+        """Is this one to restart from, as long as there are restarts?"""
+        ranges = self.options.config.retry_on
+        return failure.hung or not ranges or any(failure.code in range(low, high + 1) for low, high in ranges)
+
+    def charging(self, event: Event) -> None:
+        """A failure is restarted from."""
+        if not self.retried(Failure(**event.data["failure"])):
+            raise Violation(f"restarted although it should not be: {event.sentence}")
+
+    def ending(self, coordinator: Coordinator, outcome: Outcome) -> None:
+        """A coordinator has just decided that the job ends."""
+        if outcome.failure is None:
+            return
+        machine = coordinator.machine
+        for name, (incarnation, _) in machine.places.items():
+            died = self.fleet.deaths.get((name, incarnation))
+            if died is not None and died < outcome.failure.time and name not in machine.done:
+                raise Violation(f"ends by {outcome.failure.sentence()}, though node {name} was gone before")
 
     def recorded(self) -> None:
         """Called now and then: the recorded outcome never changes."""

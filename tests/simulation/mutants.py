@@ -101,6 +101,8 @@ MUTANTS = [
     Mutant("a round starts below min", (real_machine, "config.min_nodes, target, expected", "1, 1, set()")),
     Mutant("a round starts before its port is reserved", (real_machine, "        if not port:", "        if False:")),
     Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
+    Mutant("exit codes are not looked at", (real_budget, "if not self.retries(failure):", "if False:")),
+    Mutant("a verdict waits for nobody", (real_budget, " or any(answer < self.probe for answer in answers)", "")),
     Mutant("the budget is not looked at", (real_budget, "if self.spent >= self.restarts:", "if False:")),
     Mutant(
         "silent nodes are never given up",

@@ -24,6 +24,8 @@ FAULTS = 200
 SETTLED = 25.0  # virtual seconds after the last fault by which nothing moves any more ...
 QUIET = 20.0  # ... for so long, until the workers may end
 CALM = 120.0  # and by then the job must have ended
+CODES = (1, 7, 7, 7, 9)  # of the programs' own failures; 1 is also what a program exits with that misses its peers
+FATAL = 9
 UNAWARE = (RECOVERING, GATHERING, RUNNING)  # phases of a coordinator that has not heard of the end
 
 
@@ -70,6 +72,14 @@ def reporting(options: Options, random: Random) -> Options:
     return options
 
 
+def choosy(options: Options, random: Random) -> Options:
+    """In some histories only some exit codes are restarted from."""
+    if random.random() < 0.3:
+        ranges = random.choice([((1, 8),), ((1, 1), (7, 7)), ((7, 8),)])
+        options.config = dataclasses.replace(options.config, retry_on=ranges)
+    return options
+
+
 class Schedule:
     """One history."""
 
@@ -78,12 +88,15 @@ class Schedule:
         self.options = warmed(options_for(self.random, machines), Random(f"{seed} warm"))
         self.hangs = Random(f"{seed} steps")
         self.options = reporting(self.options, self.hangs)
+        self.codes = Random(f"{seed} codes")
+        self.options = choosy(self.options, self.codes)
         self.options.wire = seed % 8 == 0
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world
         self.world.delay = (0.001, 0.01)
         self.calm = 0.0
         self.excluded: set[str] = set()  # nodes that stay cut off for good
+        self.doomed = False  # there was a failure that is not to be retried, and that nobody's loss explains
 
     def run(self) -> None:
         """Raises Violation when a rule is broken."""
@@ -118,7 +131,7 @@ class Schedule:
             coordinator.step(Expect((name,), self.random.choice([0.3, 2.0])))
 
     def fail_worker(self) -> None:
-        self.fleet.nodes[self.pick()].fail_worker("an error of its own")
+        self.fleet.nodes[self.pick()].fail_worker("an error of its own", code=self.codes.choice(CODES))
 
     def preempt(self) -> None:
         node = self.fleet.nodes[self.pick()]
@@ -209,6 +222,8 @@ class Schedule:
         world.at(5.0, self.reboot)
         if self.options.reports:
             world.at(13.0, self.stand_still)
+        if self.options.config.retry_on and self.codes.random() < 0.7:
+            world.at(SETTLED + 5.0, self.doom)
         for name in sorted(fleet.nodes):
             fleet.nodes[name].slow = 1.0
         fleet.options.goal = 0
@@ -233,6 +248,14 @@ class Schedule:
         """One last round stops making steps, and nobody dies of it."""
         for name in sorted(set(self.fleet.nodes) - self.excluded):
             self.fleet.nodes[name].hang()
+
+    def doom(self) -> None:
+        """One last failure, of a kind that is not restarted from."""
+        coordinator = self.fleet.located()
+        if self.fleet.backend.outcome is None and coordinator is not None and coordinator.machine.phase == RUNNING:
+            self.doomed = True
+            self.fleet.options.consequence = 0.0  # the word of a peer that fails too could be quicker
+            self.fleet.nodes[min(coordinator.machine.places)].fail_worker("an error to end with", code=FATAL)
 
     def keep(self) -> None:
         """What a cluster does in calm: one living coordinator, and every node that is wanted."""
@@ -263,7 +286,10 @@ class Schedule:
             located = fleet.located()
             why = located.machine.sentence if located is not None else "no coordinator"
             raise Violation(f"no progress in {CALM:.0f} s of calm: {why}")
-        if outcome.state == m.ENDED_FAILED and len(fleet.failures) <= config.restarts:
+        retried = outcome.failure is None or fleet.checks.retried(outcome.failure)
+        if self.doomed and (outcome.state, outcome.code) != (m.ENDED_FAILED, FATAL):
+            raise Violation(f"{outcome.state}: {outcome.sentence}, after a failure that is not to be retried")
+        if outcome.state == m.ENDED_FAILED and retried and len(fleet.failures) <= config.restarts:
             raise Violation(f"failed with {len(fleet.failures)} failed rounds of {config.restarts} allowed")
         for _ in range(15):
             self.keep()

@@ -5,7 +5,7 @@
     > crash 1              node 1 is gone, its connection closes
     > replace 1            node 1 is gone, and its cluster starts another at once and says so
     > isolate 2 / heal 2   node 2 hears nobody / everybody again
-    > fail 0               a worker of node 0 fails
+    > fail 0 [code 3]      a worker of node 0 fails, with exit code 3
     > hang 0               a worker of node 0 makes no step any more
     > preempt 1            node 1 is asked to stop
     > scale 2 [release 2]  the user wants 2 nodes; the cluster gives up node 2
@@ -14,8 +14,8 @@
     > finish               the workers end well from now on
     > show                 who is where
 
-The first line may set the job: `job min=2 max=3 wanted=3 restarts=1 ...`. Time runs 1 s after each command unless it is
-`wait`. `PETCTL_REWRITE_TRACES=1 pytest tests/simulation` writes the traces anew.
+The first line may set the job: `job min=2 max=3 wanted=3 restarts=1 retry=3 ...`. Time runs 1 s after each command
+unless it is `wait`. `PETCTL_REWRITE_TRACES=1 pytest tests/simulation` writes the traces anew.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ class Script:
             max_nodes=int(s["max"]),
             wanted=int(s.get("wanted", s["max"])),
             restarts=int(s.get("restarts", 3)),
+            retry_on=((int(s["retry"]), int(s["retry"])),) if "retry" in s else (),
             silence=s.get("silence", 5.0),
             join_timeout=s.get("join_timeout", 600.0),
             last_call=s.get("last_call", 0.0),
@@ -104,9 +105,10 @@ class Script:
     def _heal(self, fleet: Fleet, names: list[str]) -> None:
         fleet.world.isolated -= set(names)
 
-    def _fail(self, fleet: Fleet, names: list[str]) -> None:
+    def _fail(self, fleet: Fleet, words: list[str]) -> None:
+        names, code = (words[: words.index("code")], int(words[-1])) if "code" in words else (words, 1)
         for name in names:
-            fleet.nodes[name].fail_worker("an error of its own")
+            fleet.nodes[name].fail_worker("an error of its own", code=code)
 
     def _hang(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:

@@ -3,14 +3,15 @@
 The rule: at most one failure is charged per round (a charge ends its round, and what fails after the first is its
 consequence), and it is given back if a member of that round proves lost within `silence`. With nothing left the next
 failure is a verdict, which ends the job only after every member has answered a probe: a node's silent death must not
-be taken for the program's fault.
+be taken for the program's fault. A failure with an exit code that is not to be retried on is a verdict at once; a hang
+has no exit code.
 
 It must not know nodes, phases or orders: `machine.py` tells it who was a member and who is lost, and acts on its word.
 """
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterable, Optional, Tuple
+from typing import FrozenSet, Iterable, Optional, Sequence, Tuple
 
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.messages import Failure, Outcome
@@ -21,16 +22,23 @@ Member = Tuple[str, str]  # (node, incarnation)
 class Budget:
     """The failures that a job may still have. Public attributes are for reading; `spent` is also taken over."""
 
-    def __init__(self, restarts: int, silence: float) -> None:
+    def __init__(self, restarts: int, silence: float, retry_on: Sequence[Sequence[int]] = ()) -> None:
         self.restarts, self.silence = restarts, silence
+        self._retry_on = retry_on  # (low, high) of exit codes; none: all
         self.spent = 0
         self.verdict: Optional[Failure] = None  # final unless a member proves lost
         self.probe = 0  # the newest question to the members whether they live; they repeat its number
         self._charged: FrozenSet[Member] = frozenset()  # the members of the round that was charged last
         self._refundable_until = 0.0
 
-    def charge(self, members: Iterable[Member], now: float) -> bool:
-        """Takes one failure of a round with these members; False: none is left, and it is time to condemn."""
+    def retries(self, failure: Failure) -> bool:
+        """Is this a failure to restart from, as long as there are restarts?"""
+        return not self._retry_on or failure.hung or any(low <= failure.code <= high for low, high in self._retry_on)
+
+    def charge(self, failure: Failure, members: Iterable[Member], now: float) -> bool:
+        """Takes the failure of a round with these members; False: it is not restarted from, but to be condemned."""
+        if not self.retries(failure):
+            return False
         if self.spent >= self.restarts:
             return False
         self.spent += 1
@@ -57,7 +65,10 @@ class Budget:
         """The job's end by the verdict, once every member has answered the probe."""
         if self.verdict is None or any(answer < self.probe for answer in answers):
             return None
-        return Outcome(m.ENDED_FAILED, self.verdict.code or 1, self.verdict.sentence(), self.verdict)
+        sentence = self.verdict.sentence()
+        if not self.retries(self.verdict):
+            sentence += f" (exit code {self.verdict.code} is not one to retry on)"
+        return Outcome(m.ENDED_FAILED, self.verdict.code or 1, sentence, self.verdict)
 
     def pardon(self) -> None:
         """Drops the verdict: a new round begins, for whatever reason."""

@@ -34,13 +34,13 @@ class AgentLink:
         self._join, self._role = join, role
         self._wire: Optional[_Wire] = None
 
-    async def connect(self) -> Dict[str, Any]:
-        """Connects anew and answers with the coordinator's welcome."""
+    async def connect(self, patience: float = CONNECT_WITHIN) -> Dict[str, Any]:
+        """Connects anew and answers with the coordinator's welcome. `patience`: seconds for its machine to answer."""
         import asyncio
 
         self.close()
         try:
-            return await asyncio.wait_for(self._connect(), CONNECT_WITHIN)
+            return await asyncio.wait_for(self._connect(patience), CONNECT_WITHIN)
         except (asyncio.TimeoutError, TimeoutError):
             self.close()
             raise Unreachable(f"no coordinator of {self._join.job} answered within {CONNECT_WITHIN:.0f} s") from None
@@ -65,7 +65,7 @@ class AgentLink:
         if wire is not None:
             wire.close()
 
-    async def _connect(self) -> Dict[str, Any]:
+    async def _connect(self, patience: float) -> Dict[str, Any]:
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -78,8 +78,9 @@ class AgentLink:
         wire = self._wire = _Wire(where, loop)
         protocol: Any = lambda: wire  # noqa: E731  a protocol by its methods, not by its base class
         try:
+            reached = await _reach(loop, host, port, patience)
             transport, _ = await loop.create_connection(
-                protocol, host, port, ssl=context, server_hostname="" if context is not None else None
+                protocol, sock=reached, ssl=context, server_hostname="" if context is not None else None
             )
         except (OSError, ValueError) as error:
             raise Unreachable(f"no coordinator at {where}: {_reason(error)}") from None
@@ -92,6 +93,28 @@ class AgentLink:
         proof = PeerProof(join.token, self._role, join.pin or PLAIN)
         wire.send(encode_frame(proof.hello(await wire.receive())))
         return proof.welcome(await wire.receive())
+
+
+async def _reach(loop: asyncio.AbstractEventLoop, host: str, port: int, patience: float) -> socket.socket:
+    """A TCP connection to the first of the host's addresses that takes one in time."""
+    import asyncio
+
+    failure = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        reached = socket.socket(family, kind, protocol)
+        reached.setblocking(False)
+        try:
+            await asyncio.wait_for(loop.sock_connect(reached, address), patience)
+            return reached
+        except asyncio.TimeoutError:
+            failure = OSError(f"no answer within {patience:g} s")
+        except OSError as error:
+            failure = error
+        except BaseException:
+            reached.close()
+            raise
+        reached.close()
+    raise failure
 
 
 class _Wire:

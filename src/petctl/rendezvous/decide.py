@@ -57,6 +57,26 @@ def places_for(members: Sequence[Report], port: int) -> Dict[str, Place]:
     return places
 
 
+def cheapest(
+    nodes: Collection[str], staying: Collection[str], ranks: Mapping[str, int], slow: Sequence[str]
+) -> List[str]:
+    """Nodes in the order in which a job that gets smaller gives them up.
+
+    First those that are not `staying`: never seen, gone or about to go. Then those without a rank. Then members: the
+    slowest, then those with the highest rank. Rank 0's node last, since to lose it costs the most.
+    """
+
+    def cost(name: str) -> Tuple[int, int]:
+        if name not in staying or name not in ranks:
+            return (0 if name not in staying else 1, 0)
+        if ranks[name] == 0:
+            return (4, 0)
+        return (2, slow.index(name)) if name in slow else (3, -ranks[name])
+
+    highest_first = sorted(nodes, key=natural, reverse=True)  # low numbers are what a cluster fills up first
+    return sorted(highest_first, key=cost)
+
+
 def wait_reason(
     eligible: Mapping[str, Report],
     ready: Mapping[str, Report],

@@ -20,11 +20,11 @@ what a failure costs, in `budget.py`.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Collection, Dict, List, Optional, Set, Tuple
 
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.budget import Budget
-from petctl.rendezvous.decide import choose, natural, places_for, ranks_for, wait_reason
+from petctl.rendezvous.decide import cheapest, choose, natural, places_for, ranks_for, wait_reason
 from petctl.rendezvous.events import (
     Config,
     Disconnected,
@@ -79,7 +79,7 @@ class Coordinator:
         self.round = 0
         self.ran = 0  # the newest round that was committed, by anybody
         self.seq = 0
-        self.budget = Budget(config.restarts, config.silence)
+        self.budget = Budget(config.restarts, config.silence, config.retry_on)
         self.steps = StepWatch(config.stall_after)
         self.wanted = config.wanted
         self.elastic = False  # workers of this job can wait, parked, for their place
@@ -346,9 +346,9 @@ class Coordinator:
         return self._charge(failure, now)
 
     def _charge(self, failure: Failure, now: float) -> str:
-        """Why this failure ends the round; an empty string where no restart is left: then it may end the job."""
+        """Why this failure ends the round; an empty string where it is not restarted from: it may end the job."""
         members = [(name, incarnation) for name, (incarnation, _) in self.places.items()]
-        if self.budget.charge(members, now):
+        if self.budget.charge(failure, members, now):
             sentence = f"{failure.sentence()} ({self.budget.sentence()})"
             self._note("failure", sentence, failure=m.encode(failure), spent=self.budget.spent)
             return sentence
@@ -472,10 +472,10 @@ class Coordinator:
         return known is not None and known[0] == report.incarnation and report.round == self.round
 
     def _kept_ranks(self, eligible: Dict[str, Report]) -> Dict[str, int]:
-        """The ranks of those who survived the last round."""
+        """The ranks of those who take part in the round that runs, or survived the last one."""
         return {
             name: place.rank
-            for name, (incarnation, place) in self.previous.items()
+            for name, (incarnation, place) in (self.places or self.previous).items()
             if name in eligible and eligible[name].incarnation == incarnation
         }
 
@@ -490,6 +490,11 @@ class Coordinator:
         if name and name != self.reserve:
             self.reserve = name
             self.nodes[name].told = -1
+
+    def cheapest(self, nodes: Collection[str]) -> List[str]:
+        """These nodes, first the one that the job can spare best."""
+        staying = {name: node.report for name, node in self.nodes.items() if node.eligible}
+        return cheapest(nodes, staying, self._kept_ranks(staying), self.steps.slow_nodes())
 
     # -- speaking ----------------------------------------------------------------------------------------------------
 

@@ -137,6 +137,12 @@ class StepWatch:
             return {number: 1.0 / rank.busy for number, rank in self._ranks.items()}
         return {number: rank.pace for number, rank in self._ranks.items() if rank.pace > 0}
 
+    def slow_nodes(self) -> List[str]:
+        """The nodes that stragglers are on, the slowest first."""
+        paces = self._own_paces()
+        behind = sorted(self.stragglers, key=lambda number: paces.get(number, 0.0))
+        return list(dict.fromkeys(self._ranks[number].node for number in behind))
+
     def status(self) -> Optional[Dict[str, Any]]:
         """What users see, as plain JSON types; None as long as nothing was reported."""
         if not self._ranks:

@@ -1,4 +1,4 @@
-"""The command line of `petctl-agent.pyz`: `coordinate`, and everything that an agent can do."""
+"""The command line of `petctl-agent.pyz`: `coordinate`, `fill`, and everything that an agent can do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from petctl.supervision.options import USAGE, CoordinateOptions, parse_coordinat
 
 def main(words: Optional[List[str]] = None) -> int:
     """Runs one command and answers with its exit code."""
-    return agent_main(words, {"coordinate": _coordinate})
+    return agent_main(words, {"coordinate": _coordinate, "fill": _fill})
+
+
+def _fill(words: List[str]) -> int:
+    from petctl.agent.filling import main as fill_main
+
+    return fill_main(words)
 
 
 def _coordinate(words: List[str]) -> int:

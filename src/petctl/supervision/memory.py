@@ -2,6 +2,7 @@
 
     starts          how many coordinator processes this container has had: the lower part of the epoch
     wanted          the size that the user asked for last
+    nodes           the nodes that an operator named last, one in a line; a "-" before those that it was to give up
     events.jsonl    the events so far
     code.tar.gz     the job's code, joined from its pieces
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Iterable, Optional
+from typing import Iterable, List, Optional, Tuple
 
 
 class Memory:
@@ -25,6 +26,7 @@ class Memory:
         self.archive = directory / "code.tar.gz"
         self._starts = directory / "starts"
         self._wanted = directory / "wanted"
+        self._nodes = directory / "nodes"
 
     def next_start(self, replacement: int) -> int:
         """The number of the process that is about to start, from 0; durable before it is used."""
@@ -42,6 +44,18 @@ class Memory:
     @wanted.setter
     def wanted(self, count: Optional[int]) -> None:
         replace(self._wanted, [f"{count}\n".encode()])
+
+    @property
+    def nodes(self) -> Tuple[List[str], List[str]]:
+        """All nodes that there are, as the cluster said last, and those of them that it was told to give up."""
+        lines = _read(self._nodes).split()
+        return sorted(line.lstrip("-") for line in lines), [line[1:] for line in lines if line.startswith("-")]
+
+    @nodes.setter
+    def nodes(self, known: Tuple[List[str], List[str]]) -> None:
+        nodes, released = known
+        kept = [name for name in nodes if name not in released]
+        replace(self._nodes, [f"{line}\n".encode("ascii") for line in (*kept, *(f"-{name}" for name in released))])
 
 
 def replace(path: Path, parts: Iterable[bytes]) -> None:

@@ -1,7 +1,7 @@
 """The coordinator of one job in a pod: the rendezvous, and all that others may know or want of the job.
 
     nodes   <-- TLS -->  CoordinatorServer  <->  ObservedCoordinator          control calls: status, watch, scale,
-                                                     |                        cancel, code
+                                                     |                        resize, cancel, code
     stdout  <-- events --  Board  <------------------'
     termination message  <-- the outcome, before anybody is told
 
@@ -26,7 +26,7 @@ from petctl.agent.lingering import NOTE
 from petctl.depot.grants import Grants
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.events import Config, End, Event, Expect, Lost, Scale
+from petctl.rendezvous.events import Config, End, Event, Lost, Roster
 from petctl.rendezvous.listener import allow_many_connections
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
 from petctl.rendezvous.tls import certificate_pin, server_context
@@ -41,9 +41,9 @@ from petctl.supervision.picture import members_of, node_rows, sentence_of, state
 from petctl.supervision.printing import Printer
 from petctl.supervision.records import first_status, read_events, results_place
 from petctl.supervision.signing import Signing
+from petctl.supervision.sizing import Sizing
 
 EPOCHS = 1_000_000  # of one container: its own counter is below that, the counter of containers above
-START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come
 LAST_PATIENCE = 10.0  # beyond the grace: nodes that have not gone by then are not waited for
 SEND_STEP = 1.0  # ... unless they send results: seconds between two looks
 PRINT_PATIENCE = 5.0  # seconds for a reader to take the last events
@@ -73,14 +73,12 @@ class PodCoordinator:
         self._material = material
         self._start = start
         self._fresh = options.replacement == 0 and start == 0
-        self._learning = not self._fresh  # from the nodes, how things stand
         self._epoch = (options.replacement + 1) * EPOCHS + start
         self._config = Config(**self._plan["config"])
         self._memory = Memory(options.state)
         self._has_code = material.join_code(self._memory.archive)
         past = read_events(self._memory.events)
         self._began = float(past[0]["time"]) if past else time.time()
-        self._wish = self._memory.wanted  # of the user, as far as this container heard it
         self._board = Board(first_status(material.record), past, self._epoch, self._memory.events, printer)
         message = read_message(options.message)
         self._closed_before = message is not None
@@ -92,14 +90,21 @@ class PodCoordinator:
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._signing = self._make_signing()
         self._machine = self._make_machine()
+        self._sizing = self._make_sizing()
         self._server = self._make_server()
 
     def _make_machine(self) -> ObservedCoordinator:
         history = self._board.history
-        config = Config(**{**self._plan["config"], "wanted": self._wish or self._config.wanted})
+        config = Config(**{**self._plan["config"], "wanted": self._memory.wanted or self._config.wanted})
         memory = None if self._fresh else Header(round=history.round, ran=history.round, spent=history.spent)
         now, leader = asyncio.get_running_loop().time(), secrets.token_hex(8)
         return ObservedCoordinator(config, now, leader, self._epoch, self._fresh, self._outcome, memory)
+
+    def _make_sizing(self) -> Sizing:
+        numbered = bool(self._plan.get("numbered", True))
+        return Sizing(
+            self._id, self._config, numbered, self._machine, self._memory, lambda fact: self._server.step(fact)
+        )
 
     def _make_signing(self) -> Optional[Signing]:
         found = self._material.grants()
@@ -113,7 +118,8 @@ class PodCoordinator:
         control: Dict[str, Callable[..., object]] = {
             "status": self._board.now,
             "watch": self._board.watch,
-            "scale": self._scale,
+            "scale": self._sizing.scale,
+            "resize": self._sizing.resize,
             "cancel": self._cancel,
             "code": self._code,
             **(self._signing.calls() if self._signing else {}),
@@ -185,12 +191,9 @@ class PodCoordinator:
         elif self._problem:
             self._server.step(End(Outcome(ENDED_FAILED, NotFound.code, self._problem)))
         else:
-            self._expect()
-
-    def _expect(self) -> None:
-        """Nodes that should be there are waited for, unless they take too long."""
-        names = tuple(str(index) for index in range(self._machine.wanted))
-        self._server.step(Expect(names, START_PATIENCE))
+            if self._options.nobody and self._start == 0:  # by the next start in this container some may run
+                self._server.step(Roster(()))
+            self._sizing.begin(self._fresh, self._options.replacement == 0 or self._options.nobody)
 
     def _signalled(self, number: int) -> None:
         if self._outcome is None:
@@ -213,6 +216,7 @@ class PodCoordinator:
     def _on_effect(self, effect: object) -> None:
         if isinstance(effect, Lost):
             self._fewer.set()
+            self._sizing.lost(effect.node)
         elif isinstance(effect, Event) and not (self._outcome is not None and effect.kind == "lost"):
             data = dict(effect.data)
             if effect.kind in ("running", "continued"):
@@ -220,23 +224,10 @@ class PodCoordinator:
                 data.setdefault("world_size", self._machine.status()["world_size"])
                 data["members"] = members_of(self._machine)
             self._board.event(effect.kind, effect.sentence, **data)
-            if effect.kind in ("continued", "round") and self._learning:
-                self._learning = False
-                self._learnt()
+            if effect.kind in ("continued", "round"):
+                self._sizing.learn()
             elif effect.kind == "deposed":
                 self._stop(parent.DEPOSED)
-
-    def _learnt(self) -> None:
-        """The nodes have said how many are wanted; a wish that they had not heard of is newer."""
-        if self._wish is not None and self._wish != self._machine.wanted:
-            self._server.step(Scale(self._wish, self._surplus(self._wish)))
-        if self._machine.wanted > self._config.wanted:
-            self._expect()
-
-    def _surplus(self, wanted: int) -> Tuple[str, ...]:
-        """Nodes with an index that there should not be; those that joined by hand have other names."""
-        known = {*self._machine.nodes, *self._machine.expected}
-        return tuple(name for name in known if name.isdigit() and int(name) >= wanted)
 
     def _picture(self) -> Dict[str, Any]:
         facts, board = self._machine.status(), self._board
@@ -272,21 +263,6 @@ class PodCoordinator:
             self._server.step(End(Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")))
 
     # -- what the user wants -------------------------------------------------------------------------------------------
-
-    def _scale(self, wanted: int) -> str:
-        least, most = self._config.min_nodes, self._config.max_nodes
-        if type(wanted) is not int or not least <= wanted <= most:
-            raise UsageError(
-                f"{self._id} may have {least} to {most} nodes, not {wanted}; "
-                "a job's bounds are set when it is submitted"
-            )
-        if self._outcome is not None:
-            raise UsageError(f"{self._id} is ending: {self._outcome.sentence}")
-        before = self._machine.wanted
-        self._memory.wanted = self._wish = wanted
-        self._server.step(Scale(wanted, self._surplus(wanted)))
-        self._expect()
-        return f"scaling from {before} to {wanted} nodes" if before != wanted else f"already at {wanted} nodes"
 
     def _cancel(self, kill: bool = False) -> str:
         if kill:

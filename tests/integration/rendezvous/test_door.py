@@ -1,6 +1,7 @@
 """Who is let in, and what becomes of those who are not."""
 
 import asyncio
+import contextlib
 import json
 import os
 import resource
@@ -11,6 +12,7 @@ import sys
 
 import pytest
 
+from petctl.agent import connection
 from petctl.errors import AuthError, InternalError, Unreachable
 from petctl.rendezvous import client, listener
 from petctl.rendezvous.client import AgentLink, ControlLink
@@ -18,7 +20,7 @@ from petctl.rendezvous.events import Disconnected, Reported
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
 from petctl.rendezvous.wire import CoordinatorProof, encode_frame
 
-from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop, report_of
+from .harness import TOKEN, WITHIN, RawPeer, ScriptedMachine, Served, in_loop, report_of
 
 
 def wrong(served):
@@ -82,6 +84,45 @@ async def test_silence_instead_of_a_greeting_is_unreachable(monkeypatch):
         join = JoinFile("job", TOKEN, "", {"address": f"127.0.0.1:{silent.getsockname()[1]}"})
         with pytest.raises(Unreachable, match="answered within"):
             await AgentLink(join).connect()
+
+
+@contextlib.contextmanager
+def swallowing():
+    """An address that swallows what is sent there: nobody answers, and nobody refuses."""
+    with contextlib.ExitStack() as sockets:
+        full = sockets.enter_context(socket.socket())
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(2):  # nobody accepts them, and then there is no place left
+            waiting = sockets.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        yield f"127.0.0.1:{full.getsockname()[1]}"
+
+
+@in_loop
+async def test_an_address_that_swallows_everything_is_left_when_patience_ends():
+    with swallowing() as address, pytest.raises(Unreachable, match="no answer within"):
+        await AgentLink(JoinFile("job", TOKEN, "", {"address": address})).connect(patience=0.1)
+
+
+@in_loop
+async def test_a_node_does_not_stick_to_an_address_that_swallows_everything(tmp_path, monkeypatch):
+    monkeypatch.setattr(client, "CONNECT_WITHIN", 2 * WITHIN)  # so that only its hurry can help it
+    place, connected, tried = tmp_path / "coordinator.json", asyncio.Event(), asyncio.Event()
+    join = JoinFile("job", TOKEN, "", {"file": str(place)})
+    node = connection.Connection(
+        join, None, lambda welcome: connected.set(), print, print, lambda sentence: tried.set()
+    )
+    with swallowing() as address:
+        place.write_text(json.dumps({"address": address}))
+        running = asyncio.create_task(node.run())
+        await tried.wait()
+    async with Served(ScriptedMachine()) as served:
+        place.write_text(json.dumps({"address": f"127.0.0.1:{served.port}"}))
+        await connected.wait()
+        running.cancel()
+        node.drop()
 
 
 @in_loop

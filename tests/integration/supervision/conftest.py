@@ -101,7 +101,9 @@ class PodBench:
         fields.setdefault("grace", 2.0)
         fields.setdefault("warm", False)
         restarts = fields.pop("restarts", 0)
-        config = Config(least or nodes, most or nodes, nodes, restarts, silence=5.0, resize_interval=0.2)
+        plan["numbered"] = fields.pop("numbered", True)
+        bounds = {name: fields.pop(name) for name in ("retry_on", "recover_within") if name in fields}
+        config = Config(least or nodes, most or nodes, nodes, restarts, silence=5.0, resize_interval=0.2, **bounds)
         task = Task(job=self.job, kind=kind, words=words, restarts=restarts, **fields)
         record = {
             "id": self.job,
@@ -133,7 +135,9 @@ class PodBench:
         script.write_text(STEPS)
         self.describe("script", [str(script), str(self.go)], **options)
 
-    def coordinate(self, replacement: int = 0, python: str = sys.executable, inside: Sequence[str] = ()) -> Container:
+    def coordinate(
+        self, *words: str, replacement: int = 0, python: str = sys.executable, inside: Sequence[str] = ()
+    ) -> Container:
         """The coordinator's pod, the first or a replacement; `inside`: what starts it."""
         own = self.directory / f"coordinator-{len(self.containers)}"
         own.mkdir()
@@ -142,7 +146,7 @@ class PodBench:
         argv = [*inside, python, str(self.archive), "coordinate", "--job", str(self.material)]
         argv += ["--state", str(own / "state")]
         argv += ["--replacement", f"{replacement}+", "--listen", "127.0.0.1", "--port", str(self.port)]
-        argv += ["--message", str(message)]
+        argv += ["--message", str(message), *words]
         with open(own / "out", "wb") as out, open(own / "err", "wb") as err:
             process = subprocess.Popen(argv, stdout=out, stderr=err, cwd=self.directory, start_new_session=True)
         self.containers.append(Container(process, own / "out", message))

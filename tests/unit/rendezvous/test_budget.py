@@ -10,17 +10,18 @@ from petctl.rendezvous.messages import Failure
 
 MEMBERS = [("0", "i-0"), ("1", "i-1")]
 SILENCE = 5.0
+FAILURE = Failure("0", 0, 0, 3)
 
 
 def charged(restarts: int = 2) -> Budget:
     budget = Budget(restarts, SILENCE)
-    assert budget.charge(MEMBERS, now=10.0)
+    assert budget.charge(FAILURE, MEMBERS, now=10.0)
     return budget
 
 
 def test_no_more_than_restarts_are_charged() -> None:
     budget = charged(restarts=1)
-    assert not budget.charge(MEMBERS, now=11.0)
+    assert not budget.charge(FAILURE, MEMBERS, now=11.0)
     assert (budget.spent, budget.sentence()) == (1, "1 of 1 restarts used")
 
 
@@ -48,7 +49,7 @@ def test_a_charge_is_given_back_once() -> None:
 
 def test_only_the_newest_charge_is_given_back() -> None:
     budget = charged()
-    assert budget.charge([("2", "i-2")], now=11.0)
+    assert budget.charge(FAILURE, [("2", "i-2")], now=11.0)
     assert not budget.refund(MEMBERS[0], 12.0)
     assert budget.spent == 2
 
@@ -72,3 +73,36 @@ def test_a_pardoned_verdict_is_asked_about_anew() -> None:
     assert budget.condemn(Failure("1", 1, 0, 4))
     assert budget.outcome([1]) is None, "that was the answer to the question before"
     assert budget.outcome([2]) is not None
+
+
+@pytest.mark.parametrize(
+    ("failure", "retried"),
+    [
+        (Failure("0", 0, 0, 3), True),
+        (Failure("0", 0, 0, 4), False),
+        (Failure("0", 0, 0, 137, "SIGKILL"), True),
+        (Failure("0", 0, 0, 128), False),
+        (Failure("0", 0, 0, 124, hung=True), True),  # it did not exit
+    ],
+)
+def test_only_some_exit_codes_are_restarted_from(failure: Failure, retried: bool) -> None:
+    budget = Budget(2, SILENCE, [[3, 3], [129, 192]])  # as it is read from a record
+    assert budget.charge(failure, MEMBERS, 10.0) is retried
+    assert budget.spent == (1 if retried else 0)
+
+
+def test_a_verdict_says_that_its_code_is_not_retried() -> None:
+    budget = Budget(2, SILENCE, ((3, 3),))
+    budget.condemn(Failure("0", 0, 0, 9, message="no"))
+    outcome = budget.outcome([1])
+    assert outcome is not None
+    assert (outcome.state, outcome.code) == (m.ENDED_FAILED, 9)
+    assert outcome.sentence == "rank 0 on node 0 exited with code 9: no (exit code 9 is not one to retry on)"
+
+
+def test_the_last_failure_of_a_retried_kind_says_nothing_of_codes() -> None:
+    budget = Budget(0, SILENCE, ((3, 3),))
+    assert not budget.charge(FAILURE, MEMBERS, 10.0)
+    budget.condemn(FAILURE)
+    outcome = budget.outcome([1])
+    assert outcome is not None and outcome.sentence == FAILURE.sentence()

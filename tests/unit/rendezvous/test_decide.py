@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.rendezvous.decide import choose, natural, places_for, ranks_for, wait_reason
+from petctl.rendezvous.decide import cheapest, choose, natural, places_for, ranks_for, wait_reason
 from petctl.rendezvous.messages import Header, Report
 
 
@@ -53,6 +54,42 @@ def test_places_follow_the_numbers_of_processes() -> None:
     places = places_for([report("a", 2), report("b", 1), report("c", 4)], 4242)
     assert [(p.rank, p.first_rank, p.world_size) for p in places.values()] == [(0, 0, 7), (1, 2, 7), (2, 3, 7)]
     assert {(p.master_addr, p.master_port, p.nodes) for p in places.values()} == {("host-a", 4242, 3)}
+
+
+@pytest.mark.parametrize(
+    ("staying", "ranks", "slow", "order"),
+    [
+        ("", {}, [], "3210"),  # nobody has come yet: the numbers that a cluster fills up last
+        ("0123", {"0": 0, "1": 1, "2": 2, "3": 3}, [], "3210"),
+        ("0123", {"3": 0, "2": 1, "1": 2, "0": 3}, [], "0123"),
+        ("0123", {"0": 0, "1": 1, "2": 2, "3": 3}, ["1"], "1320"),
+        ("0123", {"0": 0, "1": 1, "2": 2, "3": 3}, ["2", "1"], "2130"),  # the slowest first
+        ("0123", {"0": 0, "1": 1, "2": 2, "3": 3}, ["0"], "3210"),  # rank 0's node, however slow
+        ("0123", {"1": 0, "2": 1}, [], "3021"),  # standing by
+        ("023", {"0": 0, "2": 1}, [], "1320"),  # 1 has not come
+        ("012", {"0": 0, "1": 1, "2": 2, "3": 3}, ["1"], "3120"),  # 3 is about to go
+    ],
+)
+def test_the_cheapest_to_give_up(staying: str, ranks: dict[str, int], slow: list[str], order: str) -> None:
+    assert "".join(cheapest(["2", "0", "3", "1"], staying, ranks, slow)) == order
+
+
+def test_who_has_not_come_is_given_up_from_the_highest_number() -> None:
+    assert cheapest(["9", "10", "2"], (), {}, []) == ["10", "9", "2"]
+
+
+@given(names, st.data())
+def test_rank_0_is_given_up_last(nodes: list[str], data: st.DataObject) -> None:
+    staying = data.draw(st.lists(st.sampled_from(nodes), unique=True))
+    members = data.draw(st.lists(st.sampled_from(nodes), unique=True))
+    ranks = dict(zip(members, range(len(members)), strict=False))
+    slow = data.draw(st.lists(st.sampled_from(nodes), unique=True))
+    order = cheapest(nodes, staying, ranks, slow)
+    assert sorted(order) == sorted(nodes)
+    idle = [name for name in nodes if name not in staying or name not in ranks]
+    assert set(order[: len(idle)]) == set(idle), "first those who have no work to lose"
+    if members and members[0] in staying:
+        assert order[-1] == members[0]
 
 
 def test_no_blind_wait_once_min_have_joined() -> None:

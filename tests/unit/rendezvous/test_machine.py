@@ -21,7 +21,7 @@ from petctl.rendezvous.events import (
     Tell,
 )
 from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
+from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Progress, Report
 
 CONFIG = Config(min_nodes=1, max_nodes=2, wanted=2, restarts=1)
 
@@ -129,6 +129,63 @@ def test_the_last_failure_is_forgiven_when_a_member_was_lost() -> None:
     effects = story.machine.settle(story.now)
     assert story.machine.ending is None and story.machine.phase == "gathering"
     assert [e.node for e in effects if isinstance(e, Lost)] == ["1"]
+
+
+def test_a_code_that_is_not_retried_waits_for_the_members_too() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=5, retry_on=((3, 3),)))
+    story.running("0", "1")
+    failure = Failure("0", 0, 0, 9)
+    assert story.at_work("0", m.FAILED, failure=failure)["1"].probe == 1
+    assert story.machine.ending is None and story.machine.budget.spent == 0
+    story.at_work("0", m.FAILED, failure=failure, probe=1)
+    story.at_work("1", m.RUNNING, probe=1)
+    assert story.machine.ending is not None and story.machine.ending.code == 9
+    assert story.machine.ending.sentence.endswith("(exit code 9 is not one to retry on)")
+
+
+def test_a_code_that_is_not_retried_is_forgiven_when_a_member_was_lost() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=5, retry_on=((3, 3),)))
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 9))
+    story.machine.step(Disconnected("1", "i-1"), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.ending is None and story.machine.phase == "gathering"
+    assert story.machine.budget.spent == 0
+
+
+def test_the_first_failure_says_whether_to_retry() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=5, retry_on=((137, 137),)))
+    story.running("0", "1")
+    report_of_1 = report("1", 90, state=m.FAILED, epoch=1, round=1, failure=Failure("1", 1, 0, 137, "SIGKILL"))
+    report_of_0 = report("0", 91, state=m.FAILED, epoch=1, round=1, failure=Failure("0", 0, 0, 1))
+    for told in (report_of_1, report_of_0):  # the second is a consequence of the first
+        story.machine.step(Reported(told), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.phase == "gathering" and story.machine.budget.spent == 1
+
+
+def test_members_are_spared_by_what_they_cost() -> None:
+    story = Story(config=Config(1, 3, 2))
+    story.running("0", "1")
+    story.say("5")  # stands by
+    assert story.machine.cheapest(["0", "1", "5", "9"]) == ["9", "5", "1", "0"]
+    story.machine.nodes["1"].release = True  # about to go
+    assert story.machine.cheapest(["0", "1", "5"]) == ["1", "5", "0"]
+    story.machine.step(Disconnected("0", "i-0"), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.phase == "gathering"
+    assert story.machine.cheapest(["0", "1", "5"]) == ["1", "0", "5"], "node 0 is gone"
+
+
+def test_a_straggler_is_spared_before_its_peers() -> None:
+    story = Story(config=Config(1, 3, 3))
+    story.running("0", "1", "2")
+    for now in range(1, 9):
+        story.now = float(now)
+        for name in "012":
+            pace = 2.0 if name == "1" else 10.0
+            story.at_work(name, m.RUNNING, progress=Progress(now, (now,), (pace,), (0.1,), (0.0,)))
+    assert story.machine.cheapest(["0", "1", "2"]) == ["1", "2", "0"]
 
 
 @pytest.mark.parametrize(("leaving", "why"), [(True, "node 1 leaves"), (False, "node 1 had lost the coordinator")])

