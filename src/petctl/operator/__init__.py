@@ -1,6 +1,6 @@
 """The operator: keeps the ElasticJobs of a Kubernetes cluster going. Standard library only, like the client it uses.
 
-    crd.py          the ElasticJob's schema, rules and columns, as data
+    crd.py          the ElasticJob's schema, rules and columns, as data; made with template.py and schema.py
     elasticjob.py   reads one: sizes, policies, the nodes' pod template; what is wrong with it
     record.py       ... -> the job's record, where nobody submitted one
     pods.py         the pods of coordinator and nodes
@@ -10,7 +10,7 @@
     queue.py        which jobs to look at, and when
     leader.py       of several operators one acts
     run.py          the process
-    install.py      the operator's own objects
+    install.py      the operator's own objects; installing.py puts them into a cluster and takes them out again
 
 Everything is decided from the objects alone, each time anew: whoever is killed is replaced by one that goes on.
 """

@@ -16,20 +16,24 @@ from urllib.parse import quote
 
 from petctl.clusters.kubernetes import failures
 from petctl.clusters.kubernetes.access import Access
-from petctl.clusters.kubernetes.requests import Object, Requests
+from petctl.clusters.kubernetes.requests import Begun, Object, Requests
 
 if TYPE_CHECKING:
     from petctl.clusters.kubernetes.dial import Dialled
 
 PAGE = 500  # objects in one answer
 _CORE = ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "events", "nodes", "namespaces")
+_RIGHTS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 _GROUPS = {
-    **dict.fromkeys(_CORE, "api/v1"),
+    **dict.fromkeys((*_CORE, "serviceaccounts"), "api/v1"),
+    **dict.fromkeys(_RIGHTS, "apis/rbac.authorization.k8s.io/v1"),
     "jobs": "apis/batch/v1",
     "elasticjobs": "apis/petctl.dev/v1",
     "leases": "apis/coordination.k8s.io/v1",
+    "deployments": "apis/apps/v1",
+    "customresourcedefinitions": "apis/apiextensions.k8s.io/v1",
 }
-_OF_NO_NAMESPACE = ("nodes", "namespaces")
+_OF_NO_NAMESPACE = ("nodes", "namespaces", "clusterroles", "clusterrolebindings", "customresourcedefinitions")
 _PATCHES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 
 
@@ -104,26 +108,38 @@ class Api:
         """The object with these changes."""
         return self._requests.answer("PATCH", path, {}, body, _PATCHES[kind])
 
-    def delete(self, path: str, propagation: str = "Background", grace: int | None = None) -> Object:
-        """Has it removed, with what it owns (`Foreground`: that first; `Orphan`: without it)."""
+    def apply(self, path: str, body: Mapping[str, Any], manager: str = "petctl") -> Object:
+        """Has the object say this, whether it is there or not; what others have put into it beside that stays."""
+        query = {"fieldManager": manager, "force": "true"}
+        return self._requests.answer("PATCH", path, query, body, "application/apply-patch+yaml")
+
+    def delete(
+        self, path: str, propagation: str = "Background", grace: int | None = None, uid: str | None = None
+    ) -> Object:
+        """Has it removed, with what it owns (`Foreground`: that first; `Orphan`: without it).
+
+        `uid`: only if it is that one; Conflict where another has taken its name.
+        """
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
         if grace is not None:
             options["gracePeriodSeconds"] = grace
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
         return self._requests.answer("DELETE", path, {}, options)
 
     def watch(
-        self, path: str, selector: str = "", version: str = "", timeout: float = 300.0
+        self, path: str, selector: str = "", version: str = "", timeout: float = 300.0, begun: Begun | None = None
     ) -> Iterator[tuple[str, Object]]:
         """What changes after `version`: ADDED, MODIFIED, DELETED, and BOOKMARK, which only tells a newer version.
 
         Ends after `timeout`, or earlier when the server wants it; go on from the last object's version. Gone: that
-        version is too old; list anew.
+        version is too old; list anew. `begun`: called when the server has accepted it, with what cuts it.
         """
         query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, math.ceil(timeout)))}
         query |= {"labelSelector": selector} if selector else {}
         query |= {"resourceVersion": version} if version else {}
         rest = b""
-        for chunk in self._requests.stream(path, query, "a watch", until=time.monotonic() + timeout):
+        for chunk in self._requests.stream(path, query, "a watch", time.monotonic() + timeout, begun=begun):
             *lines, rest = (rest + chunk).split(b"\n")
             for line in filter(None, lines):
                 event = json.loads(line)

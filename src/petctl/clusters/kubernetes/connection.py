@@ -56,6 +56,11 @@ class Connection(http.client.HTTPConnection):
         self.sock.settimeout(ANSWER_WITHIN)
         self.wire = self.sock
 
+    def cut(self) -> None:
+        """Ends whatever it carries, from any thread: whoever reads finds the end."""
+        with contextlib.suppress(OSError):  # it has ended already
+            socket.socket.shutdown(self.wire, socket.SHUT_RDWR)  # below TLS, whose state belongs to the reader
+
     @property
     def stale(self) -> bool:
         """Whether the server has closed it: nothing else makes an idle connection readable."""

@@ -111,7 +111,8 @@ def refusal(code: int, body: bytes, where: str, asked: str) -> KubernetesError:
             return NotRunning(f"{text}: it has not begun, or has ended ({where})")
         shown = f": {text}" if text and "<" not in text else ""
         doubt = "" if code >= 500 else "; is that a Kubernetes API server?"
-        return KubernetesError(f"{where} answered {asked} with {code}{shown}{doubt}")
+        unknown = code == 404 and text == "404 page not found"  # what API servers say of a kind that they do not know
+        return (NoSuchObject if unknown else KubernetesError)(f"{where} answered {asked} with {code}{shown}{doubt}")
     return from_status({"code": code, **status}, where, asked)
 
 

@@ -15,7 +15,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode, urlsplit
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from petctl.clusters.kubernetes.websocket import WebSocket
 
 Object = dict[str, Any]
+Begun = Callable[[Callable[[], None]], None]
+"""Told when the server has accepted a stream, and given what cuts it, from any thread: its reader finds an error."""
+
 PATIENCE = 30.0  # seconds that a busy server is asked again
 _CHUNK = 64 << 10
 
@@ -66,12 +69,20 @@ class Requests:
         return found
 
     def stream(
-        self, path: str, query: Mapping[str, str], what: str, until: float = math.inf, patient: bool = False
+        self,
+        path: str,
+        query: Mapping[str, str],
+        what: str,
+        until: float = math.inf,
+        patient: bool = False,
+        begun: Begun | None = None,
     ) -> Iterator[bytes]:
         """The answer as it comes. `until`: ends then; `patient`: nothing may come for hours."""
         connection, answer = self._ask("GET", path, query)
         whole = False
         try:
+            if begun is not None:
+                begun(connection.cut)
             while True:
                 if answer.isclosed():
                     pass  # all of it has come, and its socket may be closed
@@ -91,9 +102,9 @@ class Requests:
                     return
                 yield chunk
         finally:
-            if whole:
+            if whole and begun is None:
                 self._keep(connection, answer)
-            else:  # the rest of the answer is on its way, or will be some day
+            else:  # the rest of the answer is on its way, or will be some day; or somebody may still cut it
                 answer.close()
                 connection.close()
 

@@ -1,0 +1,17 @@
+{{- define "petctl.name" -}}
+petctl-operator
+{{- end }}
+
+{{- define "petctl.selector" -}}
+app.kubernetes.io/name: petctl-operator
+{{- end }}
+
+{{- define "petctl.labels" -}}
+{{ include "petctl.selector" . }}
+app.kubernetes.io/part-of: petctl
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+{{- end }}
+
+{{- define "petctl.archive" -}}
+{{ .Files.Get "files/petctl-operator.pyz" | required "this is the chart's source: `make chart` builds build/charts/petctl-operator-VERSION.tgz" }}
+{{- end }}

@@ -1,0 +1,232 @@
+"""Does what `reconcile.py` decided about one job. Every write to the API server that concerns a job is made here.
+
+Each may have been made before, by an operator that did not live to see the answer: what is there already, and is the
+job's, is as good as made; what is gone already is as good as deleted. A conflict means that the decision came from an
+old picture: it is dropped, and a new one is made from the new picture.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from petctl.clusters.kubernetes.api import Api, Items, path
+from petctl.clusters.kubernetes.asking import Asking
+from petctl.clusters.kubernetes.failures import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    KubernetesError,
+    NoSuchObject,
+    ObjectExists,
+)
+from petctl.clusters.kubernetes.material import material, new_credentials
+from petctl.clusters.kubernetes.names import COORDINATOR, ID, object_name, selector
+from petctl.errors import PetctlError
+from petctl.operator import pods
+from petctl.operator.cache import Cache
+from petctl.operator.elasticjob import API_VERSION, KIND, ElasticJob, Object, read_job
+from petctl.operator.lives import is_live
+from petctl.operator.moments import written
+from petctl.operator.pods import number_of, owned
+from petctl.operator.reconcile import (
+    Announce,
+    CreateCoordinator,
+    CreateNode,
+    CreateService,
+    Decision,
+    Delete,
+    DeleteJob,
+    DeleteService,
+    Prepare,
+    Step,
+    Tell,
+    Told,
+)
+from petctl.operator.record import record_of
+
+TELL_WITHIN = 10.0  # seconds for a coordinator to answer
+
+
+class Obstacle(PetctlError):
+    """Something in the cluster is in the way: somebody else's object, a quota, a policy. People are told."""
+
+
+class Acting:
+    """Does things for any job; safe for threads, one at a time for each job."""
+
+    def __init__(self, api: Api, jobs: Cache, pods: Cache) -> None:
+        self._api, self._jobs, self._pods = api, jobs, pods
+
+    def carry_out(self, job: ElasticJob, decision: Decision) -> tuple[ElasticJob, Told | None]:
+        """The job as it is then, and what its coordinator answered if it was asked."""
+        told, made, gone = None, [], []
+        for step in decision.steps:
+            if isinstance(step, Prepare):
+                self._prepare(job, step.wanted)
+        job = self._write_status(job, decision.status)
+        for step in decision.steps:
+            self._do(job, step)
+            if isinstance(step, (CreateCoordinator, CreateNode)):
+                made.append(_named(step))
+            elif isinstance(step, Delete):
+                gone.append(step.pod["metadata"]["name"])
+        if made:
+            self._announce(job, Announce("SuccessfulCreatePod", f"created {', '.join(made)}"))
+        if gone:
+            self._announce(job, Announce("SuccessfulDeletePod", f"deleted {', '.join(gone)}"))
+        for step in decision.steps:
+            if isinstance(step, Tell):  # last: whether or not it answers, the rest is done
+                told = self._tell(job, step)
+        return job, told
+
+    def hindered(self, job: ElasticJob, sentence: str) -> None:
+        """Shows people what is in the way."""
+        with suppress(KubernetesError):
+            self._write_status(job, {**job.status, "message": sentence})
+        self._announce(job, Announce("Hindered", sentence, warning=True))
+
+    def _write_status(self, job: ElasticJob, status: Mapping[str, Any]) -> ElasticJob:
+        """Against the version that was read: two operators never count the same number."""
+        if status == job.status:
+            return job
+        changed = {name: value for name, value in status.items() if job.status.get(name) != value}
+        changed |= {name: None for name in job.status if name not in status}
+        about = job.object["metadata"]
+        body = {"metadata": {"resourceVersion": about["resourceVersion"]}, "status": changed}
+        written = self._api.patch(f"{path('elasticjobs', *job.key)}/status", body)
+        self._jobs.put(written)
+        return read_job(written)
+
+    def _do(self, job: ElasticJob, step: Step) -> None:
+        if isinstance(step, CreateCoordinator):
+            self._create_coordinator(job, step)
+        elif isinstance(step, CreateService):
+            self._create(job, pods.service(job))
+        elif isinstance(step, CreateNode):
+            self._pods.put(self._create(job, pods.node_pod(job, step.node, step.number)))
+        elif isinstance(step, Delete):
+            self._delete_pod(step.pod)
+        elif isinstance(step, DeleteService):
+            self._delete_service(job)
+        elif isinstance(step, DeleteJob):
+            with suppress(NoSuchObject, Conflict):
+                self._api.delete(path("elasticjobs", *job.key), uid=job.uid)
+        elif isinstance(step, Announce):
+            self._announce(job, step)
+
+    def _create_coordinator(self, job: ElasticJob, step: CreateCoordinator) -> None:
+        """Asks the server itself first: a picture that is late would make a second one where the first is well."""
+        found = self._api.list(path("pods", job.namespace), selector(job.id, COORDINATOR))
+        for pod in found:
+            if is_live(pod) and number_of(pod) >= 0 and _is_of(pod, job):
+                self._pods.put(pod)
+                return
+        pod = pods.coordinator_pod(job, self._record(job), step.number, step.alone)
+        self._pods.put(self._create(job, pod))
+
+    def _prepare(self, job: ElasticJob, wanted: int) -> None:
+        try:
+            self._record(job)
+        except NoSuchObject:
+            record = record_of(job, wanted)
+            for manifest in material(record, new_credentials(record, Path())):  # the record last: it stands for all
+                # Of what is immutable, kubelets go on using the one that an earlier job of this name had.
+                self._create(job, {key: value for key, value in manifest.items() if key != "immutable"})
+        self._create(job, pods.service(job))
+
+    def _record(self, job: ElasticJob) -> dict[str, Any]:
+        found = self._api.get(path("configmaps", job.namespace, object_name(job.id)))
+        record: dict[str, Any] = json.loads(self._claim(found, job)["data"]["job.json"])
+        return record
+
+    def _create(self, job: ElasticJob, manifest: Object) -> Object:
+        kind = f"{manifest['kind'].lower()}s"
+        try:
+            return self._api.create(path(kind, job.namespace), owned(manifest, job))
+        except (Forbidden, Invalid) as error:
+            raise Obstacle(str(error)) from None
+        except ObjectExists:
+            found = self._api.get(path(kind, job.namespace, manifest["metadata"]["name"]))
+        return self._claim(found, job)
+
+    def _claim(self, found: Object, job: ElasticJob) -> Object:
+        """The object, if it is the job's."""
+        if _is_of(found, job) or _is_rendered(found, job):
+            return found
+        about = found["metadata"]
+        if about.get("deletionTimestamp") or _once_of(found, job):
+            raise Conflict(f"{about['name']} of an earlier {job.name} is not gone yet")
+        raise Obstacle(
+            f"the {found.get('kind') or 'object'} {about['name']} is not this job's; remove it, or give the ElasticJob "
+            "another name"
+        )
+
+    def _delete_pod(self, pod: Object) -> None:
+        about = pod["metadata"]
+        with suppress(NoSuchObject, Conflict):  # it is gone, maybe with another in its place
+            left = self._api.delete(path("pods", about["namespace"], about["name"]), uid=about["uid"])
+            if left.get("kind") == "Pod":
+                self._pods.put(left)
+
+    def _delete_service(self, job: ElasticJob) -> None:
+        place = path("services", job.namespace, object_name(job.id))
+        with suppress(NoSuchObject, Conflict):
+            self._api.delete(place, uid=self._claim(self._api.get(place), job)["metadata"]["uid"])
+
+    def _tell(self, job: ElasticJob, step: Tell) -> Told:
+        """Unreachable: it could not be asked, and should be later."""
+        found = Items(self._pods.of(job.uid))
+        coordinators = Items(pod for pod in found if pods.role_of(pod) == COORDINATOR)
+        asking = Asking(self._api, job.namespace)
+        answer = asking.ask(job.id, coordinators, "resize", TELL_WITHIN, wanted=step.wanted, nodes=list(step.nodes))
+        return Told(step.wanted, step.nodes, tuple(answer["release"]))
+
+    def _announce(self, job: ElasticJob, event: Announce) -> None:
+        """Named by what it says and when in the job's life, so that a repetition is the same event."""
+        about = job.object["metadata"]
+        which = json.dumps([job.uid, job.status, event]).encode()
+        name = f"{job.name[:200]}.{hashlib.sha256(which).hexdigest()[:16]}"
+        now = written(time.time())
+        involved = {"apiVersion": API_VERSION, "kind": KIND, "name": job.name, "namespace": job.namespace}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": job.namespace},
+            "involvedObject": {**involved, "uid": job.uid, "resourceVersion": about["resourceVersion"]},
+            "reason": event.reason,
+            "message": event.message[:1000],
+            "type": "Warning" if event.warning else "Normal",
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "source": {"component": "petctl-operator"},
+        }
+        with suppress(KubernetesError):
+            self._api.create(path("events", job.namespace), body)
+
+
+def _named(step: CreateCoordinator | CreateNode) -> str:
+    return f"coordinator {step.number}" if isinstance(step, CreateCoordinator) else f"node {step.node}"
+
+
+def _is_of(found: Object, job: ElasticJob) -> bool:
+    return any(owner["uid"] == job.uid for owner in found["metadata"].get("ownerReferences") or ())
+
+
+def _is_rendered(found: Object, job: ElasticJob) -> bool:
+    """Did `petctl render` make it for this job? What it prints has no owner yet."""
+    about = found["metadata"]
+    known = found.get("kind") in ("Secret", "ConfigMap") and not about.get("ownerReferences")
+    return known and bool((about.get("annotations") or {}).get(ID) == job.id)
+
+
+def _once_of(found: Object, job: ElasticJob) -> bool:
+    """Was it made for an earlier ElasticJob of that name, and waits to be collected?"""
+    owners = found["metadata"].get("ownerReferences") or ()
+    return any(owner["kind"] == KIND and owner["name"] == job.name for owner in owners)

@@ -1,0 +1,30 @@
+"""ElasticJobs for tests: the smallest one, and the definition without which the server knows none."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any, Iterator
+
+from petctl.operator.crd import NAME, crd
+from tests.k8s.cluster.cluster import Cluster
+
+
+def elastic_job(name: str = "job", **spec: Any) -> dict[str, Any]:
+    """One that rests; `spec` is added to, or replaces, what it says."""
+    container = {"name": "main", "image": "python:3.11-slim", "command": ["true"]}
+    whole = {"suspend": True, "template": {"spec": {"containers": [container]}}, **spec}
+    return {"apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "metadata": {"name": name}, "spec": whole}
+
+
+@contextlib.contextmanager
+def defined(cluster: Cluster) -> Iterator[None]:
+    """The server knows ElasticJobs; it forgets them afterwards, unless it knew them before."""
+    before = cluster.kubectl.attempt("get", "crd", NAME).returncode == 0
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", text=json.dumps(crd()))
+    try:
+        cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=60s")
+        yield
+    finally:
+        if not before:
+            cluster.kubectl("delete", "crd", NAME)

@@ -1,0 +1,81 @@
+"""The ElasticJob's definition as data; what a server makes of it is tested on a real one (tests/k8s/test_crd.py)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Iterator
+
+from petctl.operator.crd import crd
+from petctl.operator.elasticjob import read_job
+from petctl.operator.template import OF_CONTAINERS, OF_PODS
+
+(VERSION,) = crd()["spec"]["versions"]
+SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
+
+
+def walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every field of an object in the schema."""
+    for name, field in schema.get("properties", {}).items():
+        yield f"{path}.{name}", field
+        yield from walk(field, f"{path}.{name}")
+        yield from walk(field.get("items", {}), f"{path}.{name}[]")
+
+
+def test_every_field_is_explained() -> None:
+    texts = {path: field.get("description", "") for path, field in walk(SCHEMA)}
+    plain = {path for path in texts if path.startswith(".spec.template.metadata.")}  # labels and annotations
+    assert [path for path in texts if not texts[path] and path not in plain] == []
+    assert len(texts) > 60
+
+
+def test_every_rule_says_what_to_do_in_one_line() -> None:
+    rules = [rule for _, field in walk(SCHEMA) for rule in field.get("x-kubernetes-validations", ())]
+    assert len(rules) > 10
+    for rule in rules:
+        assert set(rule) == {"rule", "message"} and "\n" not in rule["message"] and len(rule["message"]) < 200
+        assert not rule["message"].endswith(".")
+
+
+def test_whoever_reads_a_job_fills_in_what_the_server_does() -> None:
+    spec = SCHEMA["properties"]["spec"]["properties"]
+    defaults = {name: field["default"] for name, field in spec.items() if "default" in field}
+    assert defaults == {
+        "suspend": False,
+        "cleanPodPolicy": "Running",
+        "backoffLimit": 3,
+        "restartPolicy": "OnFailure",
+        "procsPerNode": 1,
+        "launcher": "elastic",
+        "python": "python3",
+        "warm": True,
+    }
+    about = {"name": "job", "namespace": "team", "uid": "1"}
+    bare, filled = (read_job({"metadata": about, "spec": spec}) for spec in ({"template": {}}, defaults))
+    for name in ("restarts", "retry_on", "suspended", "least", "most"):
+        assert getattr(bare, name) == getattr(filled, name)
+
+
+def test_what_a_pod_can_have_is_known_by_name_once() -> None:
+    for names in (OF_PODS.split(), OF_CONTAINERS.split()):
+        assert len(names) == len(set(names)) > 20
+    pod = SCHEMA["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
+    assert {"containers", "restartPolicy", *OF_PODS.split()} == set(pod["properties"])
+
+
+def test_nothing_is_empty() -> None:
+    """Servers leave that out, and find another definition each time that it is applied."""
+    assert [path for path, field in walk(SCHEMA) if {} in field.values() or [] in field.values()] == []
+
+
+def test_columns_are_fields_that_there_are() -> None:
+    paths = {path for path, _ in walk(SCHEMA)}
+    columns = {column["name"]: column["jsonPath"] for column in VERSION["additionalPrinterColumns"]}
+    assert list(columns) == ["Min", "Max", "Wanted", "Ready", "State", "Age", "Message"]
+    assert set(columns.values()) - paths == {".metadata.creationTimestamp"}
+    assert set(VERSION["subresources"]["scale"].values()) <= paths
+
+
+def test_it_is_fresh_each_time_and_fits_where_kubectl_keeps_a_copy() -> None:
+    crd()["metadata"]["name"] = "changed"
+    assert crd()["metadata"]["name"] == "elasticjobs.petctl.dev"
+    assert len(json.dumps(crd())) < 100_000

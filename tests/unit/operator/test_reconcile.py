@@ -1,0 +1,431 @@
+"""What the operator decides, in a played cluster."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from petctl.clusters.kubernetes.looking import OUTCOME
+from petctl.clusters.kubernetes.manifests import LEFT
+from petctl.operator.pods import number_of
+from petctl.operator.reconcile import GIVE_UP, LINGER, TRY_AGAIN
+from tests.unit.operator.world import Killed, World
+
+ONE = {"name": "A", "value": "1"}
+
+
+def settled(**spec: Any) -> World:
+    world = World(**spec)
+    world.settle()
+    return world
+
+
+def test_a_new_job_gets_a_coordinator_and_its_nodes() -> None:
+    world = World(replicas=2)
+    world.look()
+    assert world.names == ["hello-coordinator-0", "hello-node-0", "hello-node-1"]
+    assert world.prepared
+    assert world.service
+    assert world.status["phase"] == "Starting"
+    world.run()
+    world.look()
+    assert world.status["phase"] == "Running"
+    assert world.status["message"] == "2 of 2 nodes run"
+    assert world.status["replicas"] == world.status["readyReplicas"] == 2
+    assert world.holds("Running")
+    assert world.told == []  # its record says so
+
+
+def test_a_second_look_does_nothing() -> None:
+    world = settled(replicas=2)
+    writes = world.writes
+    world.look()
+    assert world.writes == writes
+
+
+def test_what_a_pod_is_told_rises_with_every_pod() -> None:
+    world = settled(replicas=2)
+    for made in (2, 3, 4):
+        world.delete(max(world.nodes(), key=number_of)["metadata"]["name"])
+        world.settle()
+        assert sorted(map(number_of, world.nodes())) == [0, made]
+
+
+def test_the_successor_of_a_node_does_not_wait_for_its_end() -> None:
+    world = settled(replicas=2)
+    world.delete("hello-node-0")
+    world.look()
+    assert "hello-node-2" in world.names
+    world.run()
+    world.look()
+    assert world.status["readyReplicas"] == 2
+    world.vanish()
+    world.look()
+    assert world.names == ["hello-coordinator-0", "hello-node-1", "hello-node-2"]
+
+
+def test_the_coordinator_is_replaced_at_once_and_has_a_higher_number() -> None:
+    world = settled(replicas=1)
+    world.delete("hello-coordinator-0")
+    world.look()
+    assert world.status["phase"] == "Recovering"
+    assert "hello-coordinator-1" in world.names
+    command = world.pods["hello-coordinator-1"]["spec"]["containers"][0]["command"]
+    assert "--nobody" not in command
+    world.settle()
+    assert world.names == ["hello-coordinator-1", "hello-node-0"]
+    assert world.status["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "waits"),
+    [(LEFT, "", False), (137, "", False), (143, "", False), (1, "Evicted", False), (1, "", True), (2, "", True)],
+)
+def test_a_node_that_broke_at_its_start_waits(code: int, reason: str, waits: bool) -> None:
+    world = settled(replicas=1)
+    world.now += 1
+    world.end("hello-node-0", code, reason=reason)
+    world.look()
+    assert ("hello-node-1" not in world.names) is waits
+    if waits:
+        assert world.look_at is not None
+        world.now = world.look_at
+        world.settle()
+    assert world.status["readyReplicas"] == 1 or not waits
+
+
+def test_a_node_that_broke_after_a_long_life_is_replaced_at_once() -> None:
+    world = settled(replicas=1)
+    world.now += 3600
+    world.end("hello-node-0", 1)
+    world.settle()
+    assert world.names == ["hello-coordinator-0", "hello-node-1"]
+
+
+def test_pauses_grow() -> None:
+    world, pauses = settled(replicas=1), []
+    for _ in range(10):
+        world.now += 1
+        world.end(world.nodes()[0]["metadata"]["name"], 1)
+        world.look()
+        assert world.look_at is not None
+        pauses.append(world.look_at - world.now)
+        world.now = world.look_at
+        world.settle()
+    assert pauses == sorted(pauses)
+    assert pauses[0] < 10
+    assert pauses[-1] == 300
+
+
+def test_scaling_out_takes_the_lowest_free_indices_and_is_told() -> None:
+    world = settled(replicas=1, minReplicas=1, maxReplicas=4)
+    world.job["spec"]["replicas"] = 3
+    world.settle()
+    assert world.names == ["hello-coordinator-0", "hello-node-0", "hello-node-1", "hello-node-2"]
+    assert [step.wanted for step in world.told] == [3]
+    assert world.status["wanted"] == 3
+
+
+def test_scaling_in_deletes_those_whom_the_coordinator_spares() -> None:
+    world = settled(replicas=3, minReplicas=1, maxReplicas=3)
+    world.job["spec"]["replicas"] = 1
+    world.release = ["0", "2"]
+    world.settle()
+    assert world.names == ["hello-coordinator-0", "hello-node-1"]
+    assert world.told[-1].nodes == ("0", "1", "2")
+
+
+def test_without_a_coordinator_the_last_go() -> None:
+    world = World(replicas=3, minReplicas=1, maxReplicas=3)
+    world.look()
+    world.job["spec"]["replicas"] = 1
+    world.look()
+    world.vanish()
+    assert world.names == ["hello-coordinator-0", "hello-node-0"]
+    assert world.told == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "left"),
+    [
+        ("Running", ["hello-coordinator-0", "hello-node-0"]),
+        ("None", ["hello-coordinator-0", "hello-node-0", "hello-node-1"]),
+        ("All", []),
+    ],
+)
+def test_the_end_is_on_record_before_anything_is_removed(policy: str, left: list[str]) -> None:
+    world = settled(replicas=2, cleanPodPolicy=policy)
+    world.finish()
+    world.pods["hello-node-1"]["status"] = {"phase": "Running"}  # one that does not end
+    writes = world.writes
+    world.killed_at = (writes + 1) * 2 - 1
+    with pytest.raises(Killed):
+        world.look()
+    assert world.holds("Succeeded")
+    assert len(world.names) == 3
+    world.killed_at = -1
+    world.settle()
+    world.now += LINGER
+    world.settle()
+    assert world.names == left
+    assert world.service is (policy != "All")
+    assert world.status["exitCode"] == 0
+    assert json.loads(world.status["outcome"])["outcome"]["sentence"] == "that was it"
+    assert world.status["phase"] == "Succeeded"
+
+
+def test_a_failure_is_failed_with_its_code() -> None:
+    world = settled(replicas=1)
+    world.finish("failed", 3)
+    world.settle()
+    assert world.holds("Failed")
+    assert not world.holds("Running")
+    assert world.status["exitCode"] == 3
+    assert world.status["message"] == "failed: that was it"
+
+
+def test_after_its_time_a_finished_job_goes() -> None:
+    world = settled(replicas=1, ttlSecondsAfterFinished=60)
+    world.finish()
+    world.settle()
+    assert world.look_at == world.now + 60
+    assert not world.gone
+    world.now += 60
+    world.look()
+    assert world.gone
+
+
+def test_the_deadline_counts_from_the_start_whoever_coordinates() -> None:
+    world = settled(replicas=1, activeDeadlineSeconds=100)
+    assert world.look_at == world.now + 100
+    world.delete("hello-coordinator-0")
+    world.settle()
+    world.now += 100
+    world.settle()
+    assert world.status["exitCode"] == 124
+    assert world.names == []
+    assert [c["reason"] for c in world.status["conditions"] if c["type"] == "Failed"] == ["DeadlineExceeded"]
+
+
+def test_suspending_lets_nodes_go_first_and_resuming_starts_again() -> None:
+    world = settled(replicas=2)
+    world.job["spec"]["suspend"] = True
+    world.look()
+    assert not world.coordinators()[0]["metadata"].get("deletionTimestamp")
+    world.settle()
+    assert world.names == []
+    assert world.status["phase"] == "Suspended"
+    assert "startTime" not in world.status
+    world.now += 1000
+    world.job["spec"]["suspend"] = False
+    world.look()
+    assert "--nobody" in world.pods["hello-coordinator-1"]["spec"]["containers"][0]["command"]
+    world.settle()
+    assert world.names == ["hello-coordinator-1", "hello-node-0", "hello-node-1"]
+    assert world.status["phase"] == "Running"
+    assert [step.wanted for step in world.told] == [2]
+
+
+def test_a_job_that_is_born_asleep_has_no_pods() -> None:
+    assert settled(replicas=2, suspend=True).names == []
+
+
+def test_one_who_cannot_ask_the_coordinator_cancels_with_a_note() -> None:
+    world = settled(replicas=1)
+    outcome = {"outcome": {"state": "cancelled", "code": 130, "sentence": "cancelled by the user"}, "finished": 5.0}
+    world.job["metadata"]["annotations"] = {OUTCOME: json.dumps(outcome)}
+    world.settle()
+    assert world.holds("Failed")
+    assert world.status["exitCode"] == 130
+    assert world.names == []
+
+
+def test_without_replicas_a_job_has_what_there_is_room_for() -> None:
+    world = World(room=2, minReplicas=1, maxReplicas=4)
+    world.settle()
+    assert len(world.nodes()) == 4
+    assert world.look_at == world.now + GIVE_UP
+    world.now += GIVE_UP
+    world.settle()
+    assert world.names == ["hello-coordinator-0", "hello-node-0", "hello-node-1"]
+    assert world.status["room"]["size"] == 2
+    assert world.status["wanted"] == 4  # whoever comes is taken in
+    world.room = 3
+    world.now += TRY_AGAIN
+    world.settle()
+    assert sum(pod["status"]["phase"] == "Running" for pod in world.nodes()) == 3
+
+
+def test_news_of_room_is_followed_at_once() -> None:
+    world = World(room=1, minReplicas=1, maxReplicas=2)
+    world.settle()
+    world.now += GIVE_UP
+    world.settle()
+    assert len(world.nodes()) == 1
+    world.now += 5
+    world.room, world.room_at = 2, world.now
+    world.settle()
+    assert world.status["readyReplicas"] == 2
+
+
+def test_pods_below_the_least_size_are_not_given_up() -> None:
+    world = World(room=0, minReplicas=2, maxReplicas=4)
+    world.settle()
+    world.now += GIVE_UP
+    world.settle()
+    assert len(world.nodes()) == 2
+    assert world.status["phase"] == "Starting"
+    assert "no room" in world.status["message"]
+
+
+def test_with_replicas_nobody_is_given_up() -> None:
+    world = World(room=1, replicas=3, minReplicas=1, maxReplicas=3)
+    world.settle()
+    world.now += 1000
+    world.settle()
+    assert len(world.nodes()) == 3
+    assert world.status["phase"] == "Running"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {"spec": {"containers": [{"name": "x", "image": "y"}]}},
+        {"spec": {"containers": [{"name": "x", "image": "y", "command": ["z"]}], "restartPolicy": "Always"}},
+    ],
+)
+def test_what_cannot_run_fails_with_the_reason(template: dict[str, Any]) -> None:
+    world = settled(replicas=1, template=template)
+    assert world.names == []
+    assert [c["reason"] for c in world.status["conditions"] if c["type"] == "Failed"] == ["Invalid"]
+    assert "spec.template" in world.status["message"]
+
+
+def test_sidecars_stay_and_the_first_container_becomes_the_agents() -> None:
+    containers = [
+        {
+            "name": "trainer",
+            "image": "a",
+            "command": ["python3"],
+            "args": ["t.py"],
+            "env": [{"name": "A", "value": "1"}],
+        },
+        {"name": "side", "image": "b", "command": ["sleep", "1"]},
+    ]
+    world = settled(
+        replicas=1,
+        template={
+            "metadata": {"labels": {"team": "x", "petctl.dev/job": "no"}},
+            "spec": {"containers": containers, "nodeSelector": {"gpu": "yes"}},
+        },
+    )
+    pod = world.pods["hello-node-0"]
+    own, side = pod["spec"]["containers"]
+    assert own["image"] == "a"
+    assert own["name"] == "petctl"
+    assert "join" in own["command"]
+    assert "args" not in own
+    assert ONE in own["env"]
+    assert side == containers[1]
+    assert pod["spec"]["nodeSelector"] == {"gpu": "yes"}
+    assert pod["metadata"]["labels"]["team"] == "x"
+    assert pod["metadata"]["labels"]["petctl.dev/job"] == "hello"
+
+
+# -- killed anywhere ---------------------------------------------------------------------------------------------------
+
+
+def go_on(world: World) -> None:
+    """Grows, loses a node and its coordinator, shrinks, sleeps, wakes, ends: from the chapter that the world is in."""
+
+    def lose() -> None:
+        world.delete("hello-node-1")
+        world.delete(world.coordinators()[-1]["metadata"]["name"])
+
+    chapters: list[Callable[[], None]] = [
+        lambda: world.job["spec"].update(replicas=3),
+        lose,
+        lambda: world.job["spec"].update(replicas=1),
+        lambda: world.job["spec"].update(suspend=True),
+        lambda: world.job["spec"].update(suspend=False),
+        world.finish,
+    ]
+    world.settle()
+    while world.chapter < len(chapters):
+        chapters[world.chapter]()
+        world.chapter += 1
+        world.settle()
+
+
+def test_whoever_is_killed_anywhere_is_replaced_by_one_that_goes_on() -> None:
+    sizes = {"replicas": 2, "minReplicas": 1, "maxReplicas": 3}
+    calm = World(**sizes)
+    go_on(calm)
+    assert calm.status["phase"] == "Succeeded"
+    for moment in range(2 * calm.writes):
+        world = World(**sizes)
+        world.killed_at = moment
+        with pytest.raises(Killed):
+            go_on(world)
+        world.killed_at = -1
+        go_on(world)
+        assert world.picture() == calm.picture(), moment
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_whatever_happens_there_is_one_coordinator_and_never_a_number_twice(seed: int) -> None:
+    chance = random.Random(seed)
+    least = chance.randint(1, 3)
+    most = least + chance.randint(0, 3)
+    sizes = {"replicas": chance.randint(least, most)} if chance.random() < 0.7 else {}
+    world = World(room=chance.randint(0, 6), minReplicas=least, maxReplicas=most, **sizes)
+    numbers: set[tuple[str, int]] = set()
+    uids: set[str] = set()
+    for _ in range(40):
+        world.killed_at = world.writes * 2 + chance.randint(0, 9) if chance.random() < 0.3 else -1
+        event = chance.randrange(8)
+        names = [pod["metadata"]["name"] for pod in world.nodes()]
+        if event == 0 and names:
+            world.delete(chance.choice(names))
+        elif event == 1 and names:
+            world.end(chance.choice(names), chance.choice([1, LEFT, 137]))
+        elif event == 2 and world.coordinators():
+            world.delete(chance.choice(world.coordinators())["metadata"]["name"])
+        elif event == 3 and sizes:
+            world.job["spec"]["replicas"] = chance.randint(least, most)
+        elif event == 4:
+            world.room, world.room_at = chance.randint(0, 6), world.now
+        elif event == 5:
+            world.now += chance.choice([1, 10, 70, 400])
+        elif event == 6:
+            world.job["spec"]["suspend"] = chance.random() < 0.3
+        else:
+            world.run()
+        if chance.random() < 0.5:
+            world.vanish()
+        try:
+            world.look()
+        except Killed:
+            pass
+        standing = [p for p in world.coordinators() if not p["metadata"].get("deletionTimestamp")]
+        assert len([p for p in standing if p["status"]["phase"] in ("Pending", "Running")]) <= 1
+        assert len([p for p in world.nodes() if not p["metadata"].get("deletionTimestamp")]) <= most + 8
+        for pod in world.pods.values():
+            if pod["metadata"]["uid"] not in uids:
+                uids.add(pod["metadata"]["uid"])
+                which = (pod["metadata"]["labels"]["petctl.dev/role"], number_of(pod))
+                assert which not in numbers
+                numbers.add(which)
+    world.killed_at = -1
+    world.job["spec"]["suspend"] = False
+    world.room = 100
+    for _ in range(6):
+        world.now += 400
+        world.settle()
+    assert world.status["phase"] == "Running"
+    assert world.status["readyReplicas"] == world.job["spec"].get("replicas", most)
+    assert len(world.nodes()) == world.status["readyReplicas"]
