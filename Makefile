@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-k8s k8s-up k8s-down lint format bench soak pins clean
+.PHONY: help demo test test-k8s k8s-up k8s-down chart lint format bench soak pins clean
 
 VENV := .venv
 TORCH := .venv-torch
@@ -49,6 +49,9 @@ k8s-up: $(VENV)/.ready ## the same cluster, to work with by hand; prints how
 
 k8s-down: $(VENV)/.ready ## stop it; nothing of it is left
 	@$(VENV)/bin/python -m tests.k8s.cluster down
+
+chart: $(VENV)/.ready ## the Helm chart of the operator, in build/charts
+	@$(VENV)/bin/python charts/build.py build/charts
 
 lint: $(VENV)/.ready ## ruff, format, mypy --strict, import contracts
 	@$(VENV)/bin/ruff check .

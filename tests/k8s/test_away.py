@@ -1,96 +1,32 @@
-"""Whoever follows a job goes on when the API server was away; Ctrl-C cancels a job at any time of its life."""
+"""The API server is away: jobs and those who follow them go on. Ctrl-C cancels a job at any time of its life."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
-import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from typing import IO
-from urllib.parse import urlsplit
 
 import pytest
-import yaml
 
+from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
+from tests.k8s.gate import Gate, gate_of
+from tests.k8s.stepping import TIMED, gaps, steps_of, usual
 from tests.k8s.user import User
 
 pytestmark = [pytest.mark.root]
 
 
-class Gate:
-    """The way to the API server: while it is shut nobody gets through, and whoever was is cut off."""
-
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._shut = False
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        self.accepted = self.refused = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            with self._lock:
-                if self._shut:
-                    self.refused += 1
-                    near.close()
-                    continue
-                far = socket.create_connection(self._target)
-                self._open |= {near, far}
-                self.accepted += 1
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
-
-    def _carry(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-        for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def shut(self) -> None:
-        with self._lock:
-            self._shut = True
-            for end in self._open:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
-
-    def open(self) -> None:
-        with self._lock:
-            self._shut = False
-
-    def close(self) -> None:
-        self.shut()
-        with contextlib.suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        for end in (self._listener, *self._open):
-            end.close()
-
-
 @pytest.fixture
 def gate(user: User) -> Iterator[Gate]:
     """Between the user and the cluster."""
-    found = yaml.safe_load(user.kubeconfig.read_text())
-    (there,) = found["clusters"]
-    server = urlsplit(there["cluster"]["server"])
-    gate = Gate(server.hostname or "", server.port or 443)
-    there["cluster"] |= {"server": f"https://127.0.0.1:{gate.port}", "tls-server-name": server.hostname}
-    user.kubeconfig.write_text(yaml.safe_dump(found))
-    try:
+    with gate_of(user.kubeconfig) as gate:
         yield gate
-    finally:
-        gate.close()
 
 
 @contextlib.contextmanager
@@ -143,3 +79,44 @@ def test_ctrl_c_cancels_from_the_first_moment(user: User, when: str) -> None:
         _, said = running.communicate(timeout=90)
     assert running.returncode == 130, said
     assert "cancelled" in said and "could not be cancelled" not in said
+
+
+DOWN = 60.0
+
+
+@pytest.mark.timeout(420)
+def test_training_goes_on_while_the_api_server_is_down(own_cluster: Cluster, user: User) -> None:
+    # Last in its file: it stops the API server itself, for everybody.
+    (user.project / "timed.py").write_text(TIMED)
+    control = own_cluster.machine("control")
+    job = user.submit("-n", "1:1:2", "timed.py")
+    before = user.running(job, 1)
+    until(lambda: len(steps_of(user, job)) >= 150, "a calm time")
+    begin = time.monotonic()  # nodes are this very machine: their clock is the same
+    control.stop("kube-apiserver")
+    try:
+        assert user.petctl("status", job).returncode == 6
+        threading.Event().wait(begin + DOWN - time.monotonic())
+    finally:
+        control.start_again("kube-apiserver")
+    kubectl = own_cluster.kubectl
+    until(lambda: kubectl.attempt("get", "--raw", "/readyz").stdout == "ok", "the API server is back", 60, 0.2)
+    end = time.monotonic()
+    kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+
+    after = user.running(job, 1)
+    assert [after[name] for name in ("round", "epoch", "spent")] == [
+        before[name] for name in ("round", "epoch", "spent")
+    ]
+    assert user.petctl("scale", job, "2").returncode == 0
+    grown = user.running(job, 2, after=before["round"])
+    assert (grown["spent"], grown["size"]["wanted"]) == (0, 2)
+    steps = [step for step in steps_of(user, job) if step.round == before["round"]]
+    assert [step.step for step in steps] == list(range(len(steps)))  # each once, none missing
+    assert len({step.pid for step in steps}) == 1
+    calm = [step for step in steps if step.time < begin]
+    meanwhile = [step for step in steps if begin - 1 <= step.time <= end]
+    assert meanwhile[-1].time > end - 1
+    assert max(gaps(meanwhile)) <= 3 * usual(calm)
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"

@@ -1,4 +1,4 @@
-"""Elastic training in pods: a lost pod costs the survivors a step, whoever had rank 0."""
+"""Elastic training in pods: a lost pod costs the survivors a step, whoever had rank 0, and the coordinator's none."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
+from tests.k8s.stepping import REMARK, steps_of
 from tests.k8s.user import User
 
 pytestmark = [pytest.mark.root, pytest.mark.torch]
@@ -30,12 +31,11 @@ def train(state):
         parallel(torch.ones(2, 4)).sum().backward()
         state.step += 1
         state.commit()
-        place = f"{elastic.rank()}/{elastic.world_size()}"
-        print(f"step {state.step} of {place} in {os.environ['PETCTL_ROUND']} by {os.getpid()}", flush=True)
+        LINE
         time.sleep(0.05)
 
 elastic.run(train, state)
-"""
+""".replace("LINE", REMARK % ("state.step", "elastic.rank()", "elastic.world_size()", "os.environ['PETCTL_ROUND']"))
 
 
 def packages_of(python: str) -> Path:
@@ -44,8 +44,9 @@ def packages_of(python: str) -> Path:
     return Path(subprocess.run([python, "-c", ask], check=True, capture_output=True, text=True).stdout.strip())
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["rank 0", "rank 1"])
-def test_survivors_keep_their_process(own_cluster: Cluster, namespace: str, tmp_path: Path, victim: int) -> None:
+@pytest.fixture
+def trainer(own_cluster: Cluster, namespace: str, tmp_path: Path) -> User:
+    """Somebody whose pods have PyTorch."""
     user = User(own_cluster, namespace, tmp_path)
     mount = {"mountPath": "/torch", "name": "torch", "readOnly": True}
     container = {"volumeMounts": [mount], "env": [{"name": "PYTHONPATH", "value": "/torch"}]}
@@ -54,6 +55,12 @@ def test_survivors_keep_their_process(own_cluster: Cluster, namespace: str, tmp_
     settings["clusters"]["k8s"]["pod"] = {"spec": {"containers": [container], "volumes": [volume]}}
     (user.project / "petctl.yaml").write_text(json.dumps(settings))
     (user.project / "train.py").write_text(TRAIN)
+    return user
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["rank 0", "rank 1"])
+def test_survivors_keep_their_process(trainer: User, victim: int) -> None:
+    user = trainer
     job = user.submit("-n", "1:2:2", "train.py")
     first = user.running(job, 2)
     until(lambda: len(user.steps(job)) == 2, "both ranks step", 120)
@@ -72,3 +79,25 @@ def test_survivors_keep_their_process(own_cluster: Cluster, namespace: str, tmp_
     assert user.steps(job)[0, whole][0] > max(step for step, _ in before.values())
     assert user.petctl("cancel", "--kill", job).returncode == 0
     assert user.ended(job)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("how", ["--grace-period=0 --force", "--grace-period=20"])
+def test_a_lost_coordinator_costs_no_step(trainer: User, how: str) -> None:
+    user = trainer
+    job = user.submit("-n", "2", "train.py")
+    before = user.running(job, 2)
+    until(lambda: len(user.steps(job)) == 2, "both ranks step", 120)
+    (pod,) = user.pods(job, "coordinator")
+    name = pod["metadata"]["name"]
+    user.cluster.kubectl("delete", "pod", name, user.there, "--wait=false", *how.split())
+    until(lambda: user.status(job)["epoch"] > before["epoch"], "another coordinator", 90)
+    after = user.running(job, 2)
+    assert (after["round"], after["spent"], len(after["rounds"])) == (before["round"], 0, 1)
+    met = user.steps(job)[0, before["round"]][0]
+    until(lambda: user.steps(job)[0, before["round"]][0] > met + 20, "they go on", 60)
+    for rank in (0, 1):
+        steps = steps_of(user, job, rank)
+        assert {(step.world, step.round) for step in steps} == {(2, before["round"])}
+        assert len({step.pid for step in steps}) == 1
+        assert [step.step for step in steps] == list(range(1, len(steps) + 1))  # each once, none missing
+    assert user.petctl("cancel", "--kill", job).returncode == 0

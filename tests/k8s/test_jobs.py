@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from tests.k8s.cluster.waiting import until
+from tests.k8s.gate import gate_of
 from tests.k8s.user import User
 
 pytestmark = [pytest.mark.root]
@@ -113,6 +114,61 @@ def test_a_job_that_cannot_start_says_why_and_can_be_cancelled(user: User) -> No
     until(lambda: not user.left(), "nothing is left")
 
 
+def test_nodes_that_no_machine_takes_say_so(user: User) -> None:
+    user.configure(pod={"spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": "1"}}}]}})
+    job = user.submit("-n", "2", "steps.py")
+    words = "nodes 0, 1: no machine of the cluster can take it: 0/2 nodes are available: 2 Insufficient nvidia.com/gpu"
+    status = user.told(job, words)
+    assert status["state"] == "starting"
+    assert [(node["name"], node["state"]) for node in status["nodes"]] == [("0", "pending"), ("1", "pending")]
+    assert user.petctl("cancel", job).returncode == 0
+    assert user.ended(job)["state"] == "cancelled"
+
+
+def test_nodes_whose_image_cannot_be_had_say_so(user: User) -> None:
+    user.configure(pod={"spec": {"containers": [{"image": "petctl.test/nobody:1"}]}})
+    job = user.submit("steps.py")
+    user.told(job, "node 0: the image petctl.test/nobody:1 cannot be had")
+    assert user.petctl("cancel", job).returncode == 0
+
+
+def test_a_python_that_the_image_does_not_have_is_named(user: User) -> None:
+    user.configure(python="python9")
+    job = user.submit("steps.py")
+    status = user.told(job, "cannot start", "python9")
+    assert status["state"] == "starting"
+    assert user.petctl("cancel", job).returncode == 0
+
+
+def test_a_volume_that_cannot_be_had_is_named(user: User) -> None:
+    volume = {"name": "keys", "secret": {"secretName": "missing"}}
+    mount = {"volumeMounts": [{"name": "keys", "mountPath": "/keys"}]}
+    user.configure(pod={"spec": {"volumes": [volume], "containers": [mount]}})
+    job = user.submit("steps.py")
+    user.told(job, "node 0: it cannot start: MountVolume.SetUp failed", 'secret "missing" not found')
+    assert user.petctl("cancel", job).returncode == 0
+
+
+def test_a_quota_that_allows_no_further_pod_is_named(user: User) -> None:
+    user.limit_pods(2)
+    job = user.submit("-n", "1:2:2", "steps.py")
+    status = user.told(job, "running on 1 node(s)", "node 1: the namespace's quota does not allow its pod: exceeded")
+    assert [(node["name"], node["state"]) for node in status["nodes"]] == [("0", "running"), ("1", "pending")]
+    second = user.submit("steps.py")  # not even its coordinator
+    status = user.told(second, "waiting: the namespace's quota does not allow its pod: exceeded quota: few")
+    assert (status["state"], status["nodes"]) == ("starting", [])
+    for one in (job, second):
+        assert user.petctl("cancel", one).returncode == 0
+
+
+def test_a_pod_that_the_namespaces_security_refuses_is_named(user: User) -> None:
+    user.cluster.kubectl("label", "namespace", user.namespace, "pod-security.kubernetes.io/enforce=restricted")
+    user.configure(pod={"spec": {"containers": [{"securityContext": {"privileged": True}}]}})
+    job = user.submit("steps.py")
+    user.told(job, "node 0: the namespace's pod security does not allow its pod: violates PodSecurity", "privileged")
+    assert user.petctl("cancel", job).returncode == 0
+
+
 def test_secrets_reach_workers_and_no_object_that_others_read(user: User) -> None:
     assert user.petctl("secret", "set", "-c", "k8s", "key", text="s3cret-value").returncode == 0
     (user.project / "shows.py").write_text("import os; print('got', os.environ['KEY'][:2])")
@@ -161,6 +217,31 @@ def _page(url: str) -> str:
             return str(answer.read().decode())
     except OSError:  # not yet
         return ""
+
+
+def test_a_watch_begins_and_goes_on_while_the_server_is_away(user: User) -> None:
+    job = user.submit("steps.py")
+    user.running(job, 1)
+    words = [sys.executable, "-m", "petctl", "status", "--watch", job]
+    with gate_of(user.kubeconfig) as gate:
+        gate.shut()
+        with subprocess.Popen(
+            words, cwd=user.project, env=user.environment, stdout=subprocess.PIPE, text=True
+        ) as watch:
+            try:
+                until(lambda: gate.refused >= 2, "it has asked twice, in vain")
+                gate.open()
+                assert watch.stdout is not None
+                assert "running on 1 node(s)" in watch.stdout.readline()
+                gate.shut()
+                refused = gate.refused
+                until(lambda: gate.refused > refused, "it has asked again")
+                gate.open()
+                assert user.petctl("cancel", "--kill", job).returncode == 0
+                assert "cancelled" in watch.stdout.read().splitlines()[-1]
+                assert watch.wait(90) == 0
+            finally:
+                watch.kill()
 
 
 def test_the_coordinators_pod_passes_the_restricted_pod_security(user: User) -> None:

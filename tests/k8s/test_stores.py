@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.integration.store.servers import SECRET_KEY, SeaweedFS
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.network import HOST
+from tests.k8s.operators import operator
 from tests.k8s.user import User
 
 pytestmark = [pytest.mark.root]
@@ -37,13 +39,20 @@ def store(own_cluster: Cluster, tmp_path: Path) -> Iterator[SeaweedFS]:
         server.stop()
 
 
+@pytest.fixture(params=[False, True], ids=["without", "with an operator"])
+def operated(request: pytest.FixtureRequest, own_cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[bool]:
+    """Whether somebody looks after ElasticJobs there."""
+    with operator(own_cluster, namespace, tmp_path) if request.param else contextlib.nullcontext():
+        yield request.param
+
+
 def test_code_folders_results_and_logs_go_through_the_store(
-    own_cluster: Cluster, namespace: str, tmp_path: Path, store: SeaweedFS
+    own_cluster: Cluster, namespace: str, tmp_path: Path, store: SeaweedFS, operated: bool
 ) -> None:
     user = User(own_cluster, namespace, tmp_path)
     user.environment.update(store.environment())
     bucket = store.make("bucket")
-    clusters = {"k8s": {"namespace": namespace, "image": own_cluster.image("3.11")}}
+    clusters = {"k8s": {"namespace": namespace, "image": own_cluster.image("3.11"), "operator": operated}}
     settings = {"clusters": clusters, "store": f"{bucket}/runs", "folders": {"data/words": f"{bucket}/words"}}
     (user.project / "petctl.yaml").write_text(json.dumps(settings))
     (user.project / "writes.py").write_text(WRITES)

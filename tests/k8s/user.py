@@ -36,8 +36,7 @@ class User:
         (self.project / "steps.py").write_text(STEPS)
         self.kubeconfig = directory / "kubeconfig"
         self._become()
-        settings = {"namespace": namespace, "image": cluster.image("3.11")}
-        (self.project / "petctl.yaml").write_text(json.dumps({"clusters": {"k8s": settings}}))
+        self.configure()
         self.home = directory / "home"
         self.environment = {
             **{name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")},
@@ -58,6 +57,11 @@ class User:
         found["users"] = [{"name": user["name"], "user": {"token": token}} for user in found["users"]]
         self.kubeconfig.write_text(yaml.safe_dump(found))
 
+    def configure(self, **settings: object) -> None:
+        """Writes petctl.yaml anew, with these settings of the cluster beside the usual ones."""
+        known = {"namespace": self.namespace, "image": self.cluster.image("3.11"), **settings}
+        (self.project / "petctl.yaml").write_text(json.dumps({"clusters": {"k8s": known}}))
+
     def petctl(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """Runs it in the project."""
         argv = [sys.executable, "-m", "petctl", *words]
@@ -77,6 +81,22 @@ class User:
         assert done.returncode == 0, done.stderr
         found: dict[str, Any] = json.loads(done.stdout)
         return found
+
+    def told(self, job: str, *words: str) -> dict[str, Any]:
+        """The status once its sentence has all these words."""
+
+        def look() -> dict[str, Any]:
+            status = self.status(job)
+            return status if all(word in status["sentence"] for word in words) else {}
+
+        return until(look, f"{job} says why", 90)
+
+    def limit_pods(self, most: int) -> None:
+        """There may be so many in the namespace."""
+        quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}}
+        self.cluster.kubectl.apply([{**quota, "spec": {"hard": {"pods": most}}}], self.there)
+        hard = ("get", "resourcequota", "few", self.there, "--output=jsonpath={.status.hard.pods}")
+        until(lambda: self.cluster.kubectl(*hard) == str(most), "the quota holds")
 
     def running(self, job: str, nodes: int, after: int = 0) -> dict[str, Any]:
         """The status once so many nodes run in a round after that one."""
@@ -119,4 +139,6 @@ class User:
         kinds = "jobs,pods,services,secrets,configmaps,persistentvolumeclaims"
         labelled = "--selector=app.kubernetes.io/managed-by=petctl"
         items = self.cluster.kubectl.get(kinds, labelled, self.there)["items"]
+        elastic = self.cluster.kubectl.attempt("get", "elasticjobs", "--output=json", self.there)
+        items += json.loads(elastic.stdout)["items"] if elastic.returncode == 0 else []  # this cluster has no such kind
         return [f"{item['kind']}/{item['metadata']['name']}" for item in items]

@@ -1,8 +1,12 @@
 """Keeps a node connected to its job's coordinator, whichever that is at the moment, and brings a local one back.
 
-The locator is resolved before every attempt; attempts are spaced 0.05 s, doubling up to 1 s. When the job's own cluster
-says how (`revive` in the join file), a node that cannot connect has a new supervisor started: whoever gets the lock
-does it, the others just go on trying.
+The locator is resolved before every attempt; attempts are spaced 0.05 s, doubling up to 1 s, and no further than 0.2 s
+in the first seconds, when a coordinator is about to be there. The way to it may be made meanwhile, and a network that
+is being told of it may swallow what is sent in that moment, for as long as the attempt lasts. So the first attempt that
+nobody answers is a short one, and the next twice as long.
+
+When the job's own cluster says how (`revive` in the join file), a node that cannot connect has a new supervisor
+started: whoever gets the lock does it, the others just go on trying.
 
 What is said over the connection is none of its business.
 """
@@ -16,10 +20,12 @@ import random
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from petctl.errors import AuthError, ProtocolError, Unreachable, UsageError
-from petctl.rendezvous.client import AgentLink
+from petctl.rendezvous.client import CONNECT_WITHIN, AgentLink
 from petctl.rendezvous.joinfile import JoinFile
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_HURRY, _HURRIED_PAUSE = 10.0, 0.2  # for so many seconds without a coordinator, no longer pause than this
+_FIRST_PATIENCE = 0.25  # seconds for a machine to answer
 _REVIVE_AFTER = 0.1  # seconds without a coordinator
 _REVIVAL_TAKES = 5.0  # seconds that a new supervisor gets before somebody may start another
 _GIVE_UP_AFTER = 600.0  # seconds without ever having been connected
@@ -113,11 +119,12 @@ class Connection:
 
     async def _connect(self) -> Dict[str, Any]:
         loop = asyncio.get_running_loop()
-        since, pause = loop.time(), _FIRST_PAUSE
+        since, pause, patience = loop.time(), _FIRST_PAUSE, _FIRST_PATIENCE
         told = ""
         while True:
+            begun = loop.time()
             try:
-                welcome = await self._link.connect()
+                welcome = await self._link.connect(patience)
                 break
             except AuthError as error:
                 # A file may name the port of a dead coordinator that somebody else's has taken since.
@@ -135,8 +142,10 @@ class Connection:
             if self._revival is not None and waited >= _REVIVE_AFTER and self._revival.attempt(loop.time()):
                 self._say("started a new supervisor for the job")
                 pause = _FIRST_PAUSE
+            if loop.time() >= begun + patience:
+                patience = min(2 * patience, CONNECT_WITHIN)
             await asyncio.sleep(pause * random.uniform(0.8, 1.0))
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _HURRIED_PAUSE if waited < _HURRY else _LONGEST_PAUSE)
         if self._revival is not None:
             self._revival.end()
         self._welcomed = True

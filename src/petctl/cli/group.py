@@ -1,12 +1,14 @@
 """The click group: finds a verb's file by its name, when it is typed.
 
-`petctl.cli.NAME` holds the click command called `command`. Nothing of a verb is imported before it is needed.
+`petctl.cli.NAME` (`NAME_` for a word of Python's own) holds the click command called `command`. Nothing of a verb is
+imported before it is needed.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import keyword
 from typing import cast
 
 import click
@@ -24,7 +26,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        return cast(click.Command, importlib.import_module(f"petctl.cli.{cmd_name}").command)
+        file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        return cast(click.Command, importlib.import_module(f"petctl.cli.{file}").command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -19,6 +19,7 @@ from petctl.errors import UsageError
 if TYPE_CHECKING:
     from petctl.spec import Command, Job, JobFile
     from petctl.spec.folders import Folder
+    from petctl.spec.pods import PodOptions
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -44,6 +45,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Fill ${NAME} in the job file."),
     click.option("--prepare", metavar="LINE", help="Shell line, once per node before its first workers."),
     click.option("--restarts", metavar="N", type=int, help="Worker failures to survive."),
+    click.option("--retry-on", metavar="CODES", multiple=True, help="Restart only after these: 3,128-255,signals."),
     click.option("--grace", metavar="TIME", help="From SIGTERM to SIGKILL: 30s, 2m."),
     click.option("--max-time", metavar="TIME", help="End the job after: 90m, 12h. Exit code 124."),
     click.option("--stall-after", metavar="TIME", help="Restart when reported steps stop for so long: 5m; 0: never."),
@@ -63,6 +65,12 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--code", metavar="WHERE", help="Run from a snapshot of it: a directory, file, archive, git+URL@REF."),
     click.option("--no-upload", is_flag=True, help="Run in place: no snapshot of the code is made."),
     click.option("--image", metavar="IMAGE", help="Container image of the nodes, on Kubernetes; it needs Python 3.9."),
+    click.option("--cpu", metavar="N", help="Processors to set aside per node, on Kubernetes: 4, 500m."),
+    click.option("--memory", metavar="SIZE", help="Memory per node, on Kubernetes: 16GiB; more is never given."),
+    click.option("--shm-size", metavar="SIZE", help="Shared memory (/dev/shm) of a node, on Kubernetes: 8GiB."),
+    click.option(
+        "--volume", "volumes", metavar="CLAIM:/PATH[:ro]", multiple=True, help="A volume claim, on Kubernetes."
+    ),
     click.option("--requirements", metavar="FILE", help="Install what this file of the code names, once per machine."),
     click.option(
         "--folder", "folders", metavar="NAME[=LOCATION[,MODE]]", multiple=True, help="Only these mapped folders."
@@ -103,6 +111,8 @@ def build_job(options: Mapping[str, Any]) -> Job:
             raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
         return Job(command=command, **fields)
     job = read_job(command.path, _pairs("--set", options["sets"]))
+    if "kubernetes" in fields:
+        fields["kubernetes"] = _with_options(job.kubernetes, fields["kubernetes"])
     for name in ("env", "secrets", "labels", "outputs"):
         if name in fields:
             fields[name] = {**getattr(job, name), **fields[name]}
@@ -171,6 +181,7 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["secrets"] = _pairs("--secret", options["secret"])
     fields["labels"] = _pairs("--label", options["labels"])
     fields["preload"] = list(options["preload"])
+    fields["retry_on"] = list(options["retry_on"])
     fields["outputs"] = _outputs(options["outs"])
     fields["allow_secrets"] = list(options["allow_secrets"])
     if options["no_upload"]:
@@ -178,6 +189,7 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError("--code and --no-upload contradict each other; keep one")
         fields["code"] = IN_PLACE
     fields["folders"] = _folders(options["folders"], options["no_folders"])
+    fields["kubernetes"] = _pod_options(options)
     if options["no_warm"]:
         fields["warm"] = False
     return {name: value for name, value in fields.items() if value not in ({}, [])}
@@ -189,6 +201,25 @@ def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
     if none and texts:
         raise UsageError("--folder and --no-folders contradict each other; keep one")
     return NONE if none else dict(parse_folder_option(text) for text in texts)
+
+
+def _pod_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    from petctl.spec.volumes import parse_volume_option
+
+    found = {name: options[name] for name in ("cpu", "memory", "shm_size") if options[name] is not None}
+    if options["volumes"]:
+        found["volumes"] = [parse_volume_option(text) for text in options["volumes"]]
+    return found
+
+
+def _with_options(said: PodOptions, more: Mapping[str, Any]) -> PodOptions:
+    """What the job file says of pods, with what the command line says: a volume takes the place of one at its path."""
+    import msgspec
+
+    if "volumes" in more:
+        taken = [volume.path for volume in more["volumes"]]
+        more = {**more, "volumes": [*(old for old in said.volumes if old.path not in taken), *more["volumes"]]}
+    return msgspec.structs.replace(said, **more)
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -54,7 +54,7 @@ def command(
     from petctl.cli.text import many_workers
     from petctl.jobs import get
 
-    handle = get(job)
+    handle = get(job, patient=follow)
     lines = handle.logs(follow=follow, rank=rank, node=node, round=round_, tail=tail, blocks=output != "json")
     if stream:
         lines = (line for line in lines if line.stream == stream)

@@ -64,9 +64,9 @@ def print_json(document: object) -> None:
     click.echo(json.dumps(document, indent=2, default=str))
 
 
-def find_jobs(references: tuple[str, ...]) -> list[JobHandle]:
-    """All of the named jobs, or an error before anything is done to the first of them."""
+def find_jobs(references: tuple[str, ...], patient: bool = False) -> list[JobHandle]:
+    """All of the named jobs, or an error before anything is done to the first of them; `patient`: as in `get`."""
     from petctl.jobs import get
 
-    handles = [get(reference) for reference in references]
+    handles = [get(reference, patient) for reference in references]
     return list({handle.id: handle for handle in handles}.values())

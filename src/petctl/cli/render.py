@@ -16,7 +16,7 @@ from petctl.cli.options import examples
     epilog=examples(
         "petctl render -n 1:3 train.py --lr 0.1",
         "petctl render -o json job.yaml",
-        "petctl render -c k8s --with-secrets train.py | kubectl create -f -",
+        "petctl render -c k8s --with-secrets train.py | kubectl apply -f -",
     ),
 )
 @click.option("--with-secrets", is_flag=True, help="With the job's own token and key, so that it can be started.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.errors import PetctlError
 
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, Status
@@ -29,7 +30,7 @@ def command(job: str, watch: bool, output: str) -> None:
     """Show one job: state, nodes, rounds and what they cost, exit code, root cause."""
     from petctl.jobs import get
 
-    handle = get(job)
+    handle = get(job, patient=watch)
     if watch:
         _watch(handle, output)
     elif output == "json":
@@ -49,7 +50,7 @@ def _watch(handle: JobHandle, output: str) -> None:
     from petctl.cli.follow import status_line
 
     terminal = sys.stdout.isatty() and output != "json"
-    status = handle.status()
+    status = handle.watch(None, QUIET_SECONDS)
     while True:
         if terminal:
             text = f"\x1b[H\x1b[2J{_page(status)}"
@@ -58,4 +59,16 @@ def _watch(handle: JobHandle, output: str) -> None:
         click.echo(text)
         if status.final:
             return
-        status = handle.watch(status, REDRAW_SECONDS if terminal else QUIET_SECONDS)
+        status = _next(handle, status) if terminal else handle.watch(status, QUIET_SECONDS)
+
+
+def _next(handle: JobHandle, status: Status) -> Status:
+    """After a second at most, unless the cluster is away: then when it is back."""
+    from petctl.clusters.patience import AWAY
+
+    try:
+        return handle.watch(status, REDRAW_SECONDS)
+    except PetctlError as error:
+        if error.code != AWAY:
+            raise
+        return handle.watch(None, QUIET_SECONDS)

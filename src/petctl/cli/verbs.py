@@ -6,6 +6,7 @@ GROUPS = {
         "submit": "Start a job and return at once",
         "resubmit": "Start a job again, with the code it had or with today's",
         "render": "Show what would be started; start nothing",
+        "import": "Convert jobs written for the old torchelastic operator, or as pods",
     },
     "Watch": {
         "list": "List jobs",
@@ -27,6 +28,8 @@ GROUPS = {
     },
     "Set up": {
         "secret": "Keep secrets that jobs name by reference",
+        "volume": "Print what makes a shared file system known to Kubernetes",
+        "operator": "Put the operator for ElasticJobs into a Kubernetes cluster",
         "completion": "Print the shell's completion script",
     },
 }

@@ -33,7 +33,7 @@ def command(jobs: tuple[str, ...], timeout: str | None, output: str) -> int:
         raise UsageError("which job? 'petctl list' shows them")
     limit = _seconds(timeout)
     ends_at = None if limit is None else time.monotonic() + limit
-    handles = find_jobs(jobs)
+    handles = find_jobs(jobs, patient=True)
     statuses = []
     for handle in handles:
         try:

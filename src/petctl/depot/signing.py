@@ -58,13 +58,13 @@ def sigv4_headers(
     signed.update({"host": parts.host, "x-amz-content-sha256": payload_hash, "x-amz-date": stamp})
     if key.token:
         signed["x-amz-security-token"] = key.token
-    names = ";".join(sorted(signed))
-    query = sorted((_quoted(name), _quoted(value)) for name, value in _query(parts.query))
+    names = sorted(signed)
+    query = sorted([(_quoted(name), _quoted(value)) for name, value in _query(parts.query)])
     canonical = _canonical(method, parts.path, query, signed, names, payload_hash)
     scope = f"{stamp[:8]}/{region}/s3/aws4_request"
     signature = _sigv4_signature(key.secret, stamp, region, scope, canonical)
-    authorization = f"{_ALGORITHM} Credential={key.key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
-    return {**signed, "authorization": authorization}
+    said = f"Credential={key.key_id}/{scope}, SignedHeaders={';'.join(names)}, Signature={signature}"
+    return {**signed, "authorization": f"{_ALGORITHM} {said}"}
 
 
 def sigv4_url(method: str, url: str, key: AwsKey, region: str, now: datetime, seconds: int) -> str:
@@ -82,7 +82,7 @@ def sigv4_url(method: str, url: str, key: AwsKey, region: str, now: datetime, se
     if key.token:
         added["X-Amz-Security-Token"] = key.token
     query = sorted((_quoted(name), _quoted(value)) for name, value in [*_query(parts.query), *added.items()])
-    canonical = _canonical(method, parts.path, query, {"host": parts.host}, "host", UNSIGNED_PAYLOAD)
+    canonical = _canonical(method, parts.path, query, {"host": parts.host}, ["host"], UNSIGNED_PAYLOAD)
     signature = _sigv4_signature(key.secret, stamp, region, scope, canonical)
     joined = "&".join(f"{name}={value}" for name, value in query)
     return f"{parts.scheme}://{parts.host}{parts.path}?{joined}&X-Amz-Signature={signature}"
@@ -125,27 +125,27 @@ def blob_sas(
 
 
 def _canonical(
-    method: str, path: str, query: List[Tuple[str, str]], headers: Mapping[str, str], names: str, payload: str
+    method: str, path: str, query: List[Tuple[str, str]], headers: Mapping[str, str], names: List[str], payload: str
 ) -> str:
-    joined = "&".join(f"{name}={value}" for name, value in query)
-    lines = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    return "\n".join([method, path or "/", joined, lines, names, payload])
+    joined = "&".join([f"{name}={value}" for name, value in query])
+    lines = "\n".join([f"{name}:{headers[name]}" for name in names])
+    return f"{method}\n{path or '/'}\n{joined}\n{lines}\n\n{';'.join(names)}\n{payload}"
 
 
 def _sigv4_signature(secret: str, stamp: str, region: str, scope: str, canonical: str) -> str:
     hashed = hashlib.sha256(canonical.encode()).hexdigest()
-    signing = _sigv4_key(secret, stamp[:8], region)
-    text = "\n".join([_ALGORITHM, stamp, scope, hashed])
-    return hmac.digest(signing, text.encode(), "sha256").hex()
+    signing = _sigv4_key(secret, stamp[:8], region).copy()
+    signing.update(f"{_ALGORITHM}\n{stamp}\n{scope}\n{hashed}".encode())
+    return signing.hexdigest()
 
 
 @lru_cache(maxsize=8)
-def _sigv4_key(secret: str, day: str, region: str) -> bytes:
-    """The key of one day, the same for every request."""
-    signing = ("AWS4" + secret).encode()
+def _sigv4_key(secret: str, day: str, region: str) -> hmac.HMAC:
+    """What signs on one day, the same for every request: each takes a copy."""
+    key = ("AWS4" + secret).encode()
     for part in (day, region, "s3", "aws4_request"):
-        signing = hmac.new(signing, part.encode(), hashlib.sha256).digest()
-    return signing
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return hmac.new(key, digestmod=hashlib.sha256)
 
 
 def _azure_hmac(key: str, lines: List[str]) -> str:
@@ -168,6 +168,7 @@ def _split(url: str) -> _Parts:
     return _Parts(scheme, host, slash + path, query)
 
 
+@lru_cache(maxsize=8)
 def _stamp(now: datetime) -> str:
     return f"{now.year:04}{now.month:02}{now.day:02}T{now.hour:02}{now.minute:02}{now.second:02}Z"
 

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
 from petctl.clusters.config import cluster_names
+from petctl.clusters.patience import AWAY, Patience
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.names import find_id, name_of, new_id
@@ -75,7 +76,7 @@ class JobHandle:
     def watch(self, seen: Status | None = None, timeout: float = LONGEST_WATCH) -> Status:
         """The next status that differs from `seen`, or the same after `timeout`."""
         deadline = time.monotonic() + timeout
-        data = self._cluster.status(self.id)
+        data = self._cluster.watch(self.id, {}, timeout)  # that differs at once, and waits for a cluster that is away
         while seen is not None and status_from(data) == seen and time.monotonic() < deadline:
             data = self._cluster.watch(self.id, data, deadline - time.monotonic())
         return status_from(data)
@@ -195,8 +196,11 @@ def _text(documents: Sequence[Mapping[str, Any]], output: str) -> str:
     return str(yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=120))
 
 
-def get(reference: str) -> JobHandle:
-    """The job of this id, or of the only id that begins or ends so: here, or else on any cluster that is known here."""
+def get(reference: str, patient: bool = False) -> JobHandle:
+    """The job of this id, or of the only id that begins or ends so: here, or else on any cluster that is known here.
+
+    `patient`: where it is not found and a cluster is away, that is asked again for some minutes.
+    """
     home = petctl_home()
     here = find_cluster(DEFAULT, home)
     try:
@@ -205,18 +209,24 @@ def get(reference: str) -> JobHandle:
         others = sorted({*cluster_names(), *Registry(home).clusters()} - {DEFAULT})
         if not others:
             raise
-    ids, silent = dict.fromkeys(here.ids(), here), []
-    for name in others:
+    patience = Patience()
+    while True:
+        ids, silent = dict.fromkeys(here.ids(), here), {}
+        for name in others:
+            try:
+                place = find_cluster(name, home)
+                ids.update(dict.fromkeys(place.ids(), place))
+            except PetctlError as error:  # a cluster that is away, or was: the job may be on another
+                silent[name] = error
         try:
-            place = find_cluster(name, home)
-            ids.update(dict.fromkeys(place.ids(), place))
-        except PetctlError as error:  # a cluster that is away, or was: the job may be on another
-            silent.append(f"\n{name} could not be asked: {error}")
-    try:
-        job_id = find_id(reference, ids)
-    except NotFound as error:
-        raise NotFound(f"{error}{''.join(silent)}") from None
-    return JobHandle(job_id, ids[job_id])
+            job_id = find_id(reference, ids)
+            return JobHandle(job_id, ids[job_id])
+        except NotFound as error:
+            told = "".join(f"\n{name} could not be asked: {why}" for name, why in silent.items())
+            failure = NotFound(f"{error}{told}")
+        if not patient or AWAY not in {why.code for why in silent.values()}:
+            raise failure
+        patience.bear(failure)
 
 
 def list_jobs(cluster: str | None = None) -> list[Status]:

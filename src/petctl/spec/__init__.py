@@ -1,6 +1,7 @@
 """What to run: the `Job`, from a file, from the command line or from Python, and back to text.
 
-    job.py       the model; its parts are in command.py, size.py, quantities.py, values.py
+    job.py       the model; its parts are in command.py, size.py, quantities.py, retries.py, values.py; fields.py
+    pods.py      ... and volumes.py: what it says about pods
     read.py      files and mappings in, by way of document.py, yaml_text.py, json_text.py, fill.py
     write.py     mappings and YAML out
     problems.py  everything that is wrong with a job, at once

@@ -2,11 +2,14 @@
 
 A document holds mappings, lists, text and None, nothing else: a number stays the text that was written (0.10, 1e-3,
 1:30, 012), and the field it belongs to decides what it means. So none of YAML's guesses (1:30 is ninety, no is false)
-can change the user's words. `yaml_text.py` and `json_text.py` feed the `Builder`; this module knows no syntax.
+can change the user's words. What is for others to read (a piece of a pod template) needs types nevertheless: text that
+is a number or a truth value, and was written without quotes, is `Bare`. `yaml_text.py` and `json_text.py` feed the
+`Builder`; this module knows no syntax.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple, NoReturn, Union
 
 from petctl.errors import SpecError
@@ -16,6 +19,18 @@ Value = Union[None, str, "list[Value]", "dict[str, Value]"]
 
 MOST_VALUES = 100_000  # aliases counted as often as they are used: a few bytes of YAML can mean billions of values
 MOST_DEPTH = 16  # and in depth too: the chain a: &a [x], b: &b [*a], c: &c [*b] has no end
+
+
+_TYPED = re.compile(r"true|false|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,17})?(?:[eE][+-]?[0-9]{1,2})?", re.ASCII)
+
+
+class Bare(str):
+    """Text that JSON would read as a number or a truth value, and that had no quotes around it."""
+
+
+def unquoted(text: str) -> str:
+    """A text as it stands without quotes in a file."""
+    return Bare(text) if _TYPED.fullmatch(text) else text
 
 
 class Mark(NamedTuple):
@@ -118,7 +133,7 @@ class Builder:
             if value in container:
                 first = self._places[id(container), value][0]
                 self.problems.append((mark, f"{shown(value)} is given twice; first in line {first.line}"))
-            inner.name = (value, mark)
+            inner.name = (str(value), mark)
         else:
             name, name_mark = inner.name
             inner.name = None

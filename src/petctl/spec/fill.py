@@ -7,7 +7,8 @@
   are one text are split into words first, so that a value with blanks stays one word.
 - Values that were put in are not looked at again.
 - Every ${NAME} must be filled, and every --set must be used; $${NAME} stands for a literal ${NAME}.
-- In `shell` and `prepare`, ${NAME} belongs to the shell: it is filled only when NAME was given with --set.
+- In `shell`, `prepare` and a volume's `prefetch`, ${NAME} belongs to the shell: it is filled only when NAME was given
+  with --set.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from petctl.spec.problems import Path, Problem, did_you_mean, plain
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _SHELL_TEXT = (("shell",), ("prepare",))
+_PREFETCH = ("prefetch",)  # of a volume
 _WORD_LISTS = (("program",), ("args",))
 
 
@@ -62,7 +64,7 @@ class _Filling:
         return self.text(value, path)
 
     def text(self, text: str, path: Path) -> str:
-        in_shell = path in _SHELL_TEXT
+        in_shell = path in _SHELL_TEXT or path[-1:] == _PREFETCH
 
         def replacement(match: re.Match[str]) -> str:
             escaped, name = match.groups()

@@ -10,19 +10,22 @@ never values. Where a job runs, and what became of it, is not known here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import field
-from msgspec.structs import force_setattr
 
 from petctl.spec import values
 from petctl.spec.command import KINDS, Command, command_from
+from petctl.spec.fields import convert_fields, struct_from
 from petctl.spec.folders import ALL, Folder, folders
 from petctl.spec.outputs import outputs
-from petctl.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.spec.pods import PodOptions
+from petctl.spec.problems import FieldError, Problem, unknown_field, wrong
 from petctl.spec.quantities import parse_bytes, parse_duration
+from petctl.spec.retries import retry_on
 from petctl.spec.size import Size, parse_size
 
 LAUNCHERS = ("elastic", "torchrun")
@@ -40,7 +43,7 @@ class Rendezvous(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=T
     fence_after: float = 60.0  # a node without a coordinator for so long stops its workers
 
     def __post_init__(self) -> None:
-        problems = _convert_fields(self, _RENDEZVOUS)
+        problems = convert_fields(self, _RENDEZVOUS)
         if not problems and self.fence_after < self.silence:
             problems.append(Problem(("fence_after",), f"must not be shorter than silence ({self.silence:g} s)"))
         if problems:
@@ -82,6 +85,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     secrets: dict[str, str] = field(default_factory=dict)  # environment name -> name of the secret
     prepare: str = ""  # shell line, once per node before its first workers
     restarts: int = 3
+    retry_on: list[str] = field(default_factory=list)  # exit codes to restart from; none: all
     grace: float = 30.0
     max_time: float = 0.0  # 0: no limit
     stall_after: float = 60.0  # seconds without a step, once steps are reported; 0: never
@@ -92,6 +96,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     cluster: str = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    kubernetes: PodOptions = field(default_factory=PodOptions)  # what its nodes' pods are to be like
     pod: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for its nodes, on Kubernetes
     image: str = ""  # of the containers that its nodes are, on clusters where nodes are containers
     requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
@@ -126,6 +131,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             secrets: Mapping[str, str] | None = None,
             prepare: str | None = None,
             restarts: int | None = None,
+            retry_on: Sequence[str | int] | str | int | None = None,
             grace: float | str | None = None,
             max_time: float | str | None = None,
             stall_after: float | str | None = None,
@@ -136,6 +142,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             cluster: str | None = None,
             cwd: str | PathLike[str] | None = None,
             code: str | PathLike[str] | None = None,
+            kubernetes: PodOptions | Mapping[str, object] | None = None,
             pod: Mapping[str, Any] | None = None,
             image: str | None = None,
             requirements: str | PathLike[str] | None = None,
@@ -149,7 +156,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        problems = _convert_fields(self, _JOB)
+        problems = convert_fields(self, _JOB)
         if not problems:
             both = sorted(set(self.env) & set(self.secrets))
             problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
@@ -158,23 +165,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
 
 
 FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + COMMAND_FIELDS
-RENDEZVOUS_FIELDS = Rendezvous.__struct_fields__
-
-
-def _rendezvous(value: object) -> Rendezvous:
-    if isinstance(value, Rendezvous):
-        return value
-    if not isinstance(value, Mapping):
-        raise wrong(f"expected a mapping with {', '.join(RENDEZVOUS_FIELDS)}, got {shown(value)}")
-    problems = [unknown_field(str(name), RENDEZVOUS_FIELDS) for name in value if name not in RENDEZVOUS_FIELDS]
-    try:
-        known = {name: value[name] for name in RENDEZVOUS_FIELDS if value.get(name) is not None}
-        timing = Rendezvous(**known)
-    except FieldError as error:
-        raise FieldError([*problems, *error.problems]) from None
-    if problems:
-        raise FieldError(problems)
-    return timing
 
 
 def _above_zero(convert: Callable[[object], float]) -> Callable[[object], float]:
@@ -201,6 +191,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "secrets": values.text_mapping(values.ENVIRONMENT_NAMES, values.secret_name),
     "prepare": values.text,
     "restarts": values.whole(0),
+    "retry_on": retry_on,
     "grace": parse_duration,
     "max_time": parse_duration,
     "stall_after": parse_duration,
@@ -211,6 +202,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "cluster": values.single_line,
     "cwd": values.text,
     "code": values.single_line,
+    "kubernetes": partial(struct_from, PodOptions),
     "pod": values.mapping,
     "image": values.single_line,
     "requirements": values.single_line,
@@ -220,7 +212,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "outputs": outputs,
     "listen": values.host,
     "log_cap": _above_zero(parse_bytes),
-    "rendezvous": _rendezvous,
+    "rendezvous": partial(struct_from, Rendezvous),
 }
 _RENDEZVOUS: dict[str, Callable[[object], object]] = {
     "join_timeout": _above_zero(parse_duration),
@@ -229,15 +221,3 @@ _RENDEZVOUS: dict[str, Callable[[object], object]] = {
     "silence": _above_zero(parse_duration),
     "fence_after": _above_zero(parse_duration),
 }
-
-
-def _convert_fields(struct: msgspec.Struct, converters: Mapping[str, Callable[[object], object]]) -> list[Problem]:
-    """Replaces each field by its converted value; returns every problem instead of stopping at the first."""
-    problems: list[Problem] = []
-    for name, convert in converters.items():
-        try:
-            force_setattr(struct, name, convert(getattr(struct, name)))
-        except FieldError as error:
-            own = () if name == "command" else (name,)  # its problems name script, args and so on themselves
-            problems += [problem.under(*own) for problem in error.problems]
-    return problems

@@ -9,7 +9,7 @@ import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
-from petctl.spec.document import Builder, Document, Mark, Value
+from petctl.spec.document import Builder, Document, Mark, Value, unquoted
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _WORD = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null", re.ASCII)
@@ -48,7 +48,7 @@ class _Reader:
             if match is None:
                 self.fail("expected a value" if first else "the text ends too early")
             self._move(match.end())
-            self.builder.add(None if match[0] == "null" else match[0], mark)
+            self.builder.add(None if match[0] == "null" else unquoted(match[0]), mark)
 
     def _container(self, mapping: bool, mark: Mark) -> None:
         empty: dict[str, Value] | list[Value] = {} if mapping else []

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from petctl.spec.document import Bare
 from petctl.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 
 _K = TypeVar("_K", str, int)
@@ -42,7 +43,7 @@ def text(value: object) -> str:
         raise wrong(
             "holds bytes that are not UTF-8, which a job's records cannot keep; rename or re-encode it"
         ) from None
-    return value
+    return str(value)  # a Bare one is plain from here on
 
 
 def single_line(value: object) -> str:
@@ -132,7 +133,7 @@ def words(value: object) -> list[str]:
             raise wrong(f"cannot be split into words: {str(error).lower()}; write a list of words") from None
     if not isinstance(value, Sequence) or isinstance(value, (bytes, bytearray)):
         raise wrong(f"expected a list of words, got {shown(value)}")
-    return [word for _, word in _each(enumerate(value), lambda _, word: text(word))]
+    return [word for _, word in each(enumerate(value), lambda _, word: text(word))]
 
 
 def module_names(value: object) -> list[str]:
@@ -144,7 +145,7 @@ def module_names(value: object) -> list[str]:
             raise wrong(f"expected the name of a Python module, such as torch.nn, got {shown(name)}")
         return name
 
-    return [name for _, name in _each(enumerate(words(value)), module)]
+    return [name for _, name in each(enumerate(words(value)), module)]
 
 
 class Names(NamedTuple):
@@ -172,26 +173,45 @@ def text_mapping(names: Names, convert_value: Callable[[object], str]) -> Callab
     def convert(entries: object) -> dict[str, str]:
         if not isinstance(entries, Mapping):
             raise wrong(f"expected a mapping of names to text, got {shown(entries)}")
-        return dict(_each(entries.items(), entry))
+        return dict(each(entries.items(), entry))
 
     return convert
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """Anything below names, as somebody else will read it."""
+    """Anything below names, as somebody else will read it: what was written without quotes gets JSON's types."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise wrong(f"expected a mapping, got {shown(value)}")
-    return dict(value)
+    return {name: _typed(item) for name, item in value.items()}
+
+
+def mappings(value: object) -> list[dict[str, Any]]:
+    """A list of such."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
+        raise wrong(f"expected a list of mappings, got {shown(value)}")
+    return [item for _, item in each(enumerate(value), lambda _, item: mapping(item))]
+
+
+def _typed(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _typed(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_typed(item) for item in value]
+    if not isinstance(value, Bare):
+        return value
+    import json  # only for the few jobs that have such a field
+
+    return json.loads(value)
 
 
 def secret_name(value: object) -> str:
     """The name of a secret. What was written is not repeated: people paste the secret itself here."""
     if not isinstance(value, str) or not _SECRET.fullmatch(value):
         raise wrong("expected the name of a secret (see `petctl secret ls`), not its value")
-    return value
+    return str(value)
 
 
-def _each(entries: Iterable[tuple[_K, object]], convert: Callable[[_K, object], _T]) -> list[tuple[_K, _T]]:
+def each(entries: Iterable[tuple[_K, object]], convert: Callable[[_K, object], _T]) -> list[tuple[_K, _T]]:
     """Every entry converted, or all of their problems together."""
     done: list[tuple[_K, _T]] = []
     problems: list[Problem] = []

@@ -11,7 +11,9 @@ from petctl.spec.command import Command
 from petctl.spec.folders import folders_to_plain
 from petctl.spec.job import Job, Rendezvous
 from petctl.spec.outputs import outputs_to_plain
+from petctl.spec.pods import PodOptions
 from petctl.spec.quantities import format_bytes, format_duration
+from petctl.spec.volumes import volumes_to_plain
 
 _OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
 
@@ -66,6 +68,10 @@ def _rendezvous(timing: Rendezvous) -> dict[str, Any]:
     return _changed(timing, Rendezvous(), dict.fromkeys(Rendezvous.__struct_fields__, format_duration))
 
 
+def _pod_options(options: PodOptions) -> dict[str, Any]:
+    return _changed(options, PodOptions(), {"volumes": volumes_to_plain})
+
+
 def _number_or_text(value: object) -> int | str:
     text = str(value)
     return int(text) if text.isdecimal() else text
@@ -74,9 +80,11 @@ def _number_or_text(value: object) -> int | str:
 _JOB: Writers = {
     "nodes": _number_or_text,
     "procs": _number_or_text,
+    "retry_on": lambda words: [_number_or_text(word) for word in words],
     "env": dict,
     "secrets": dict,
     "labels": dict,
+    "kubernetes": _pod_options,
     "pod": dict,
     "folders": folders_to_plain,
     "outputs": outputs_to_plain,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petctl.spec.document import Builder, Document, Mark, Value
+from petctl.spec.document import Builder, Document, Mark, Value, unquoted
 from petctl.spec.problems import plain, shown
 
 _NOTHING = ("", "~", "null", "Null", "NULL")
@@ -49,8 +49,8 @@ def _feed(events: Any, builder: Builder) -> None:
         elif isinstance(event, kinds.ScalarEvent):
             if event.tag not in _TEXT_TAGS:
                 builder.fail(mark, f"the tag {shown(event.tag)} is not understood; leave it out")
-            nothing = event.implicit[0] and event.value in _NOTHING
-            value = None if nothing else event.value
+            bare = event.implicit[0]
+            value = None if bare and event.value in _NOTHING else unquoted(event.value) if bare else event.value
             builder.add(value, mark)
             if event.anchor:
                 anchors[event.anchor] = value

@@ -12,6 +12,7 @@ import socket
 import ssl
 import threading
 from collections import deque
+from functools import partial
 from typing import Callable
 
 from petctl.store.wire import Cut, Head
@@ -26,7 +27,7 @@ _SILENCE = 60.0
 _ROOM = 1 << 16
 _NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-Done = Callable[[Head, bytes], None]
+Done = Callable[[Head, memoryview], None]
 Undone = Callable[[], None]
 
 
@@ -151,7 +152,7 @@ class _Lane:
         self._request: tuple[Done, Undone] | None = None
         self._unsent = memoryview(b"")
         self._writing = False
-        self._received = bytearray()
+        self._received: bytes | bytearray = b""
         self._head: Head | None = None
         self._begin = self._end = 0  # of the answer's body, in what was received
         selector.register(connection, selectors.EVENT_READ, self._ready)
@@ -200,7 +201,9 @@ class _Lane:
                 return
             except OSError:
                 data = b""
-            self._received += data
+            if isinstance(self._received, bytes) and self._received:
+                self._received = bytearray(self._received)  # an answer in many pieces grows in place
+            self._received += data  # nothing is copied where all of it comes at once
             if not data or self._request is None or not self._understood():
                 self.give_up()
                 return
@@ -226,8 +229,8 @@ class _Lane:
         return True
 
     def _finish(self, head: Head, done: Done) -> None:
-        body = bytes(self._received[self._begin : self._end])
+        body = memoryview(self._received)[self._begin : self._end]
         tidy = len(self._received) == self._end and not self._unsent and head.get("connection").lower() != "close"
         self._request = self._head = None
-        self._received.clear()
-        self._ended(self, tidy, lambda: done(head, body))
+        self._received = b""
+        self._ended(self, tidy, partial(done, head, body))

@@ -242,13 +242,17 @@ class AzureParts:
 
 
 def whole_headers(kind: str, body: Body) -> dict[str, str]:
-    """What is sent with a small object, for the store to check on arrival and to keep."""
-    known = body.sums(MD5)
-    if kind == "az":
-        headers = {"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM_NAME}": known.md5.hex()}
-    else:
-        headers = {f"x-amz-meta-{CHECKSUM_NAME}": known.md5.hex()}
-    return {**headers, **checksum_header(known), "content-type": "application/octet-stream"}
+    """What is sent with a small object, for the store to check on arrival, and for whoever fetches it."""
+    known = body.sums(Kinds(md5=True, crc32=True))
+    assert known.crc32 is not None
+    meta = "x-amz-meta-" if kind == "s3" else "x-ms-meta-"
+    headers = {
+        f"{meta}{CHECKSUM_NAME}": known.md5.hex(),
+        f"{meta}{CRC32_NAME}": crc32_text(known.crc32),
+        "content-md5": base64_text(known.md5),
+        "content-type": "application/octet-stream",
+    }
+    return headers if kind == "s3" else {**headers, "x-ms-blob-type": "BlockBlob"}
 
 
 def checksum_header(known: Sum) -> dict[str, str]:

@@ -6,16 +6,14 @@ to the folder that was listed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Iterator, Protocol, Sequence, runtime_checkable
+from typing import Iterator, NamedTuple, Protocol, Sequence, runtime_checkable
 
 from petctl.store.body import Body
 from petctl.store.location import Location
 from petctl.store.sums import Kinds, Known, Sum
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A file or object; `tag` changes whenever its content does, where the place knows such a thing."""
 
     path: str

@@ -6,8 +6,8 @@ into it when it ends with a slash or is a folder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Iterator
+from dataclasses import dataclass
+from typing import Iterator, NamedTuple
 
 from petctl.errors import NoSuchPlace, StoreError, UsageError
 from petctl.store.credentials import Surroundings, resolve
@@ -38,8 +38,7 @@ class End:
         return f"{self.path.rstrip('/')}/{relative}" if self.path else relative
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """One file and where it goes. `there` is what the target has under that path, if that is known already."""
 
     source: Entry
@@ -112,7 +111,7 @@ def pairs(source: End, target: End) -> Iterator[Pair]:
             path = target.join(entry.path)
             there = index.get(entry.path) if index is not None else None
             if there is not None:
-                there = replace(there, path=path)
+                there = there._replace(path=path)
             whole = Entry(source.join(entry.path), entry.size, entry.modified, entry.tag)
             yield Pair(whole, path, entry.path, there, looked=empty or index is not None)
     if index is not None:
@@ -161,7 +160,8 @@ def _stands_for_folder(entry: Entry) -> bool:
 
 def _check_name(path: str, source: End) -> None:
     """Names that could leave the target, or that no store could keep."""
-    if any(part in ("", ".", "..") for part in path.split("/")) or "\0" in path:
+    inside = f"/{path}/"
+    if "//" in inside or "/./" in inside or "/../" in inside or "\0" in path:
         raise StoreError(f"{source.location}: the name {path!r} cannot be a file's; rename that object first")
     try:
         path.encode()

@@ -65,7 +65,7 @@ class Quick:
             return pair.there is None
         return self._target.location.local and self._target.find(pair.target) is None
 
-    def _done(self, pair: Pair, head: Head, data: bytes) -> None:
+    def _done(self, pair: Pair, head: Head, data: memoryview) -> None:
         try:
             if self._bucket is self._source:
                 self._target.put(pair.target, self._bucket.received(pair.source, head, data), pair.source)

@@ -12,6 +12,7 @@ import ssl
 import time
 from collections import deque
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Callable, Iterator, Mapping, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -59,6 +60,7 @@ class Rest:
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._address = (parts.hostname or "", parts.port or (443 if self._tls else 80))
         self._idle: deque[Wire] = deque()
+        self._key = AwsKey(access.key_id, access.key, access.token)
 
     def call(
         self,
@@ -121,7 +123,7 @@ class Rest:
             url += "?" + urlencode(query, quote_via=quote)
         url, signed = self._signed(method, path, url, headers)
         target = url[url.index("/", 8) :]
-        lines = "".join(f"{name}: {value}\r\n" for name, value in signed.items())
+        lines = "".join([f"{name}: {value}\r\n" for name, value in signed.items()])
         return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
 
     def _answered(self, wire: Wire, head: Head) -> Answer:
@@ -160,10 +162,9 @@ class Rest:
             wire.close()
 
     def _signed(self, method: str, path: str, url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        access, now = self._access, datetime.now(timezone.utc)
+        access, now = self._access, _second(int(time.time()))
         if access.kind == "s3":
-            key = AwsKey(access.key_id, access.key, access.token)
-            return url, sigv4_headers(method, url, headers, key, access.region, now)
+            return url, sigv4_headers(method, url, headers, self._key, access.region, now)
         azure = {
             **headers,
             "host": self._host,
@@ -212,6 +213,12 @@ class _Attempts:
             raise problem from None
         time.sleep(self._pause * random.uniform(0.5, 1.0))  # nobody could announce the store's return
         self._pause = min(self._pause * 2, 2.0)
+
+
+@lru_cache(maxsize=1)
+def _second(since_1970: int) -> datetime:
+    """The same object for all requests of a second: what depends on it is then known."""
+    return datetime.fromtimestamp(since_1970, timezone.utc)
 
 
 def probe(location: Location, endpoint: str) -> None:

@@ -118,15 +118,15 @@ class SignedBucket(Bucket):
 
     def asking(self, entry: Entry) -> bytes:
         """The request for all of a small object."""
-        return self._rest.request("GET", entry.path, None, {"content-length": "0"})
+        return self._rest.request("GET", entry.path, None, {})
 
-    def received(self, entry: Entry, head: Head, data: bytes) -> Body:
+    def received(self, entry: Entry, head: Head, data: bytes | memoryview) -> Body:
         """What the answer to that brought, verified."""
         body = Held(data)
-        known = head.get(self._meta + CHECKSUM_NAME)
-        if not known and self.location.kind == "s3":
-            known = head.get("etag").strip('"')
-        self.check_whole(entry, body, known)
+        md5 = head.get(self._meta + CHECKSUM_NAME)
+        if not md5 and self.location.kind == "s3":
+            md5 = head.get("etag").strip('"')
+        self.check_whole(entry, body, md5, parse_crc32(head.get(self._meta + CRC32_NAME)))
         return body
 
     def giving(self, path: str, body: Body) -> bytes:

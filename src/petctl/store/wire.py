@@ -6,11 +6,10 @@ Knows nothing of signatures, stores or repetition. Not for several threads at on
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import struct
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Mapping
 
 from petctl.store.body import Body
@@ -23,7 +22,7 @@ class Head:
     """How an answer begins."""
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self._text, self._lower = text, text.lower()
         status = text[9:12]
         if not text.startswith("HTTP/1.") or not status.isdigit():
             raise Cut("what answers does not speak HTTP")
@@ -37,13 +36,12 @@ class Head:
 
     def get(self, name: str) -> str:
         """One of them, or nothing, without a look at the others."""
-        found = _line(name).search(self._text)
-        return found[1] if found else ""
-
-
-@cache
-def _line(name: str) -> re.Pattern[str]:
-    return re.compile(rf"\r\n{name}:[ \t]*([^\r]*?)[ \t]*(?=\r\n|\Z)", re.IGNORECASE)
+        begin = self._lower.find(f"\r\n{name}:")
+        if begin < 0:
+            return ""
+        begin += len(name) + 3
+        end = self._text.find("\r\n", begin)
+        return self._text[begin : end if end >= 0 else None].strip()
 
 
 class Cut(ConnectionError):

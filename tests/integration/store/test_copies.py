@@ -90,13 +90,14 @@ def test_files_and_folders_are_recognised(scene: Scene) -> None:
 
 
 def test_what_was_damaged_in_the_store_does_not_arrive(scene: Scene) -> None:
-    source = fill(scene.folder / "source", {"small": 1000, "large": 9 * MIB})
+    names = ("small", "tiny", "large")
+    source = fill(scene.folder / "source", {"small": 1000, "tiny": 5, "large": 9 * MIB})
     scene.copy(source, f"{scene.root}/x")
     _damage(scene)
-    for name in ("small", "large"):
+    for name in names:
         with pytest.raises((StoreError, Damaged), match="does not fit its checksum"):
             scene.copy(f"{scene.root}/x/{name}", scene.folder / "back" / name)
-    assert not {"small", "large"} & {path.name for path in (scene.folder / "back").iterdir()}
+    assert not {*names} & {path.name for path in (scene.folder / "back").iterdir()}
 
 
 def _damage(scene: Scene) -> None:
@@ -105,6 +106,7 @@ def _damage(scene: Scene) -> None:
         # Its ETag comes from the content, so what is false is what petctl noted beside it.
         client, bucket = scene.server.client(), scene.root.removeprefix("s3://")
         client.put_object(Bucket=bucket, Key="x/small", Body=bytes(1000), Metadata={"petctlmd5": "0" * 32})
+        client.put_object(Bucket=bucket, Key="x/tiny", Body=bytes(5), Metadata={"petctlcrc32": "AAAAAA=="})
         upload = client.create_multipart_upload(Bucket=bucket, Key="x/large", Metadata={"petctlmd5": "0" * 32 + "-2"})
         identity = {"Bucket": bucket, "Key": "x/large", "UploadId": upload["UploadId"]}
         parts = [
@@ -114,7 +116,7 @@ def _damage(scene: Scene) -> None:
         client.complete_multipart_upload(**identity, MultipartUpload={"Parts": parts})
         return
     container = scene.server.client().get_container_client(scene.root.rpartition("/")[2])
-    for name, size in (("x/small", 1000), ("x/large", 9 * MIB)):
+    for name, size in (("x/small", 1000), ("x/tiny", 5), ("x/large", 9 * MIB)):
         blob = container.get_blob_client(name)
         noted = blob.get_blob_properties().metadata
         blob.upload_blob(bytes(size), overwrite=True, metadata=noted)

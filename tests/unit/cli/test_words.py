@@ -92,7 +92,7 @@ def test_every_option_reaches_its_field() -> None:
         -n 1:2:3 --procs cpu -c local --name mnist --prepare true --restarts 9 --grace 2m --max-time 1h
         --priority -4 --experiment exp --workspace ws --python /usr/bin/python3 --launcher torchrun
         --gpus 2 --listen 0.0.0.0 --cwd /tmp --secret KEY=wandb --label a=b=c -e X=
-        --no-warm --preload a --preload b.c train.py
+        --no-warm --preload a --preload b.c --retry-on signals,7 --retry-on 20-30 train.py
     """
     job = job_of(*typed.split())
     assert (str(job.nodes), job.procs, job.cluster, job.name, job.prepare) == ("1:2:3", "cpu", "local", "mnist", "true")
@@ -101,6 +101,7 @@ def test_every_option_reaches_its_field() -> None:
     assert (job.gpus, job.listen, job.cwd) == (2, "0.0.0.0", "/tmp")
     assert (job.secrets, job.labels, job.env) == ({"KEY": "wandb"}, {"a": "b=c"}, {"X": ""})
     assert (job.warm, job.preload) == (False, ["a", "b.c"])
+    assert job.retry_on == ["7", "20-30", "signals"]
 
 
 def test_a_name_alone_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +120,7 @@ def test_a_name_alone_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPa
         (["-n", "3:1", "train.py"], "nodes"),
         (["--procs", "many", "train.py"], "procs"),
         (["--grace", "soon", "train.py"], "grace"),
+        (["--retry-on", "300", "train.py"], "retry_on[0]: expected exit codes from 1 to 255"),
         (["no-such-file.yaml"], "no-such-file.yaml"),
         (["echo", "\udcff"], "UTF-8"),
         (["-e", "X=\udcff", "echo"], "UTF-8"),

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from petctl.clusters import patience
+from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.failures import ServerUnreachable
 from petctl.errors import NotFound
 from petctl.jobs import get
 from petctl.jobs.registry import Registry
@@ -34,3 +37,44 @@ def test_a_cluster_that_a_job_was_submitted_to_is_asked(home: Path) -> None:
     assert Registry(home / "PETCTL_HOME").clusters() == ["k8s"]
     with pytest.raises(NotFound, match="k8s could not be asked"):
         get("x-1234")
+
+
+@pytest.fixture
+def away(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[ServerUnreachable]:
+    """What the next questions to a cluster meet, before it knows x-1234."""
+    monkeypatch.setattr(patience, "FIRST", 0.001)
+    trouble = [ServerUnreachable("nobody answers")] * 3
+    (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}}")
+
+    def ids(cluster: KubernetesCluster) -> list[str]:
+        if trouble:
+            raise trouble.pop()
+        return ["x-1234"]
+
+    monkeypatch.setattr(KubernetesCluster, "ids", ids)
+    return trouble
+
+
+def test_who_follows_a_job_waits_for_a_cluster_that_is_away(away: list[ServerUnreachable]) -> None:
+    with pytest.raises(NotFound, match="west could not be asked: nobody answers"):
+        get("x-1234")
+    assert len(away) == 2
+    assert (get("x-1234", patient=True).cluster, away) == ("west", [])
+
+
+def test_patience_has_an_end(away: list[ServerUnreachable], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "MOST", 0.0)
+    with pytest.raises(NotFound, match="west could not be asked: nobody answers"):
+        get("x-1234", patient=True)
+
+
+def test_nobody_waits_for_a_cluster_that_is_not_configured_well(home: Path) -> None:
+    (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}}")
+    with pytest.raises(NotFound, match="west could not be asked: "):
+        get("x-1234", patient=True)
+
+
+def test_nobody_waits_for_a_job_that_no_cluster_has(away: list[ServerUnreachable]) -> None:
+    away.clear()
+    with pytest.raises(NotFound, match="there is no job 'y-1234'"):
+        get("y-1234", patient=True)

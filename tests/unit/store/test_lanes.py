@@ -89,7 +89,7 @@ class Desk:
 
     def __init__(self, dial: Callable[[], socket.socket]) -> None:
         self.lanes = Lanes(dial)
-        self.done: dict[int, bytes] = {}
+        self.done: dict[int, memoryview] = {}
         self.undone: list[int] = []
 
     def ask(self, number: int, body: bytes = b"") -> None:
@@ -101,7 +101,7 @@ class Desk:
             self.ask(number, body)
         self.lanes.settle()
 
-    def _take(self, number: int, head: Head, body: bytes) -> None:
+    def _take(self, number: int, head: Head, body: memoryview) -> None:
         assert head.status == 200 and number not in self.done
         self.done[number] = body
 
@@ -230,7 +230,7 @@ def test_a_server_far_away_gets_more_requests_at_the_same_time(open_desk: Open) 
 def test_an_error_of_the_taker_reaches_the_caller_and_the_rest_goes_on(open_desk: Open) -> None:
     _, desk = open_desk(lambda line: [plain(b"yes")])
 
-    def refuse(head: Head, body: bytes) -> None:
+    def refuse(head: Head, body: memoryview) -> None:
         raise LookupError
 
     desk.lanes.hand(b"GET /0 HTTP/1.1\r\n\r\n", refuse, lambda: None)

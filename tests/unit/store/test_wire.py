@@ -12,7 +12,7 @@ import pytest
 
 from petctl.clusters.certificate import make_certificate
 from petctl.store.body import FileSlice, Held
-from petctl.store.wire import Cut, Wire, dial
+from petctl.store.wire import Cut, Head, Wire, dial
 
 BODY = bytes(range(256)) * 40
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"
@@ -98,6 +98,15 @@ def test_an_answer_is_read_and_the_next_one_after_it(server: Server, answer: byt
     assert wire.read() == b"end"
     assert not wire.free
     wire.close()
+
+
+def test_one_header_is_found_whatever_its_case_and_place() -> None:
+    head = Head(
+        "HTTP/1.1 200 content-length: 1\r\nX-Content-Length: 2\r\nCONTENT-Length: \t3 \r\nEmpty:\r\nLast: \xdc: x"
+    )
+    found = {name: head.get(name) for name in ("content-length", "empty", "last", "length", "absent")}
+    assert found == {"content-length": "3", "empty": "", "last": "\xdc: x", "length": "", "absent": ""}
+    assert all(head.headers.get(name, "") == value for name, value in found.items())
 
 
 def test_headers_and_answers_without_a_body(server: Server) -> None:

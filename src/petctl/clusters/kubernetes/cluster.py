@@ -1,4 +1,5 @@
-"""A namespace of a Kubernetes cluster as a `Cluster`, for users who may create Jobs in it and nothing more.
+"""A namespace of a Kubernetes cluster as a `Cluster`, for users who may create Jobs in it and nothing more, and for
+those who have an operator that looks after ElasticJobs; what differs between the two is in `owners.py`.
 
 Every job's truth is in its objects (`manifests.py`), so any machine with the same access sees, follows and ends it.
 What happens inside a running job is asked of its coordinator, through the API server; once it has ended, its pod's
@@ -17,33 +18,26 @@ from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from petctl.clusters.base import AlreadyExists, LogFilter, LogLine, Output
-from petctl.clusters.kubernetes import logs, looking
+from petctl.clusters.base import LogFilter, LogLine, Output
+from petctl.clusters.kubernetes import logs, looking, pending
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Api, Items, path
 from petctl.clusters.kubernetes.asking import Asking, running
-from petctl.clusters.kubernetes.failures import (
-    KubernetesError,
-    NoSuchObject,
-    ObjectExists,
-    ServerUnreachable,
-)
+from petctl.clusters.kubernetes.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable
 from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.clusters.kubernetes.logs import Item, Place
-from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, MANAGED, NODE, object_name, selector
-from petctl.clusters.kubernetes.patience import Patience
+from petctl.clusters.kubernetes.names import COORDINATOR, MANAGED, NODE, object_name, selector
+from petctl.clusters.kubernetes.owners import Owner, Owners
+from petctl.clusters.patience import Patience
 from petctl.errors import NotFound, Unreachable, UsageError
 from petctl.rendezvous.decide import natural
 from petctl.rendezvous.joinfile import write_join_file
 from petctl.spec import Job
 
-if TYPE_CHECKING:
-    pass
-
 WATCH = 20.0  # seconds that one question may stay open
-LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in the pods of its coordinator
+LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in its coordinator, or in the pods of that
 AS_A_WORKER = """
 import json, os, pathlib, sys
 wish = json.loads(sys.argv[1])
@@ -84,6 +78,10 @@ class KubernetesCluster:
     def _asking(self) -> Asking:
         return Asking(self._api, self._namespace)
 
+    @cached_property
+    def _owners(self) -> Owners:
+        return Owners(self._api, self._namespace)
+
     @property
     def _namespace(self) -> str:
         return self._api.access.namespace
@@ -99,35 +97,38 @@ class KubernetesCluster:
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]]:
         """The objects that `submit` makes, but for their owner: its uid is not known before it is there."""
         from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
+        from petctl.clusters.kubernetes.plan import make_plan
 
-        plan = self.plan(job, job_id)
+        plan = make_plan(job, job_id, self.home, self._namespace, self.settings, None, make.SMALL_PIECE)
         names = [*make.CREDENTIALS, *([make.GRANTS] if plan["plan"]["grants"] else [])]
         credentials: Mapping[str, bytes | None] = dict.fromkeys(names)
         if with_secrets:
             check_stores(plan, self.home)  # whoever creates the objects cannot send the code
             credentials = new_credentials(plan, self.home)
-        objects = [*material(plan, credentials, self.home), *plan["plan"]["objects"]]
+        objects = [*material(plan, credentials), *plan["plan"]["claims"], *plan["plan"]["objects"]]
         return [make.free(manifest, self._namespace) for manifest in objects]
 
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Makes the owner first, asleep, then all that it owns, then wakes it: cut short, it leaves one that sleeps."""
         from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
 
-        coordinator, *others = plan["plan"]["objects"]
+        first, *others = plan["plan"]["objects"]
         self._check_secrets(plan["plan"]["secrets"].values())
         check_stores(plan, self.home)
+        owner = self._owners.create(plan["id"], first)
         try:
-            owner = self._api.create(path("jobs", self._namespace), coordinator)
-        except ObjectExists:
-            raise AlreadyExists(f"there is a job {plan['id']} already") from None
-        try:
-            for manifest in [*material(plan, new_credentials(plan, self.home), self.home), *others]:
+            for manifest in [*material(plan, new_credentials(plan, self.home)), *others]:
                 kind = f"{manifest['kind'].lower()}s"
-                self._api.create(path(kind, self._namespace), make.owned(manifest, owner))
-            self._api.patch(self._job_path(plan["id"], COORDINATOR), {"spec": {"suspend": False}})
+                self._api.create(path(kind, self._namespace), make.owned(manifest, owner.object))
+            for claim in plan["plan"]["claims"]:
+                own = claim["metadata"].get("labels")  # the others outlive the job
+                with suppress(ObjectExists):
+                    wanted = make.owned(claim, owner.object) if own else claim
+                    self._api.create(path("persistentvolumeclaims", self._namespace), wanted)
+            owner.wake()
         except BaseException:
             with suppress(KubernetesError):  # why it failed is what the user must hear
-                self._api.delete(self._job_path(plan["id"], COORDINATOR))
+                self._api.delete(owner.place)
             raise
 
     def record(self, job_id: str) -> dict[str, Any]:
@@ -152,18 +153,16 @@ class KubernetesCluster:
     def _record(self, job_id: str) -> dict[str, Any]:
         try:
             found = self._api.get(path("configmaps", self._namespace, object_name(job_id)))
-        except NoSuchObject:
+            record: dict[str, Any] = json.loads(found["data"]["job.json"])
+        except (NoSuchObject, KeyError):  # or something of that name which is no job's
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
-        record: dict[str, Any] = json.loads(found["data"]["job.json"])
-        return record
+        return {**record, "cluster": self.name}  # its name there may be another, or none
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
         """Every job of the namespace."""
-        found = self._api.list(path("jobs", self._namespace), EVERY_JOB)
-        known = [job["metadata"] for job in found if not job["metadata"].get("deletionTimestamp")]
-        return [job["annotations"][ID] for job in known if ID in job.get("annotations", {})]
+        return self._owners.ids()
 
     def status(self, job_id: str) -> dict[str, Any]:
         """From the coordinator while it lives, else from what is left of it."""
@@ -171,15 +170,22 @@ class KubernetesCluster:
 
     def _look(self, job_id: str) -> tuple[dict[str, Any], Items]:
         """The status, and the coordinator's pods that it was made from."""
-        coordinator, pods = self._seen(job_id)
-        message = looking.ended(coordinator, pods)
+        owner, pods = self._seen(job_id)
+        message = looking.ended(owner.object, pods)
         if message is not None:
             printed = logs.last_status(self._api, self._namespace, pods)
-            return looking.final_status(self._record_or_bare(job_id, coordinator), message, printed), pods
+            status = looking.final_status(self._record_or_bare(job_id, owner), message, printed)
+            return {**status, "cluster": self.name}, pods
         try:
-            return self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0)), pods
+            status = self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0))
         except Unreachable:
-            return looking.waiting_status(self._record_or_bare(job_id, coordinator), coordinator, pods), pods
+            refused = pending.trouble_of(self._api, self._namespace, pods) if pods else owner.refusal(COORDINATOR)
+            return looking.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused), pods
+        if pending.is_short(status):
+            nodes = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
+            troubles = partial(pending.troubles, self._api, self._namespace)
+            status = pending.explained(status, nodes, partial(owner.refusal, NODE), troubles)
+        return status, pods
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
@@ -190,7 +196,7 @@ class KubernetesCluster:
                 left = deadline - time.monotonic()
                 if status != seen or left <= 0:
                     return status
-                self._wait_for_news(job_id, pods, min(left, WATCH))
+                self._wait_for_news(job_id, pods, min(left, LOOK_ANYWAY if pending.is_short(status) else WATCH))
                 patience.restored()
             except ServerUnreachable as failure:
                 patience.bear(failure, deadline)
@@ -205,7 +211,7 @@ class KubernetesCluster:
 
     def _told(self, job_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         self._versions[job_id] = int(answer["version"])
-        status: dict[str, Any] = answer["status"]
+        status: dict[str, Any] = {**answer["status"], "cluster": self.name}
         if status["finished"] is not None:  # its nodes are still going: the end is when its pod has ended
             status = {**status, "finished": None, "state": "running", "exit_code": None, "error": None}
         return status
@@ -239,7 +245,8 @@ class KubernetesCluster:
         return lines_as_they_come(self._api, self._namespace, selector(job_id), role, over, places)
 
     def _over(self, job_id: str) -> bool:
-        return looking.ended(*self._seen(job_id)) is not None
+        owner, pods = self._seen(job_id)
+        return looking.ended(owner.object, pods) is not None
 
     def outputs(self, job_id: str) -> list[Output]:
         """In the job's store; without one they go with their pods."""
@@ -253,51 +260,32 @@ class KubernetesCluster:
     # -- wishes --------------------------------------------------------------------------------------------------------
 
     def scale(self, job_id: str, wanted: int) -> str:
-        """Tells the coordinator first: it knows the bounds, and lets the highest nodes go; then there are more or fewer
-        pods."""
-        coordinator, pods = self._seen(job_id)
-        if looking.ended(coordinator, pods) is not None:
+        """Asks for more or fewer pods, and tells the coordinator, or has it told."""
+        owner, pods = self._seen(job_id)
+        if looking.ended(owner.object, pods) is not None:
             raise UsageError(f"{job_id} has ended and cannot be scaled")
-        sentence = str(self._asking.ask_soon(job_id, pods, "scale", wanted=wanted))
-        self._api.patch(self._job_path(job_id, NODE), {"spec": {"parallelism": wanted, "completions": wanted}})
-        return sentence
+        return owner.scale(self._asking, pods, wanted)
 
     def cancel(self, job_id: str, kill: bool) -> str:
         """Asks the coordinator; a job that has none now is put to sleep for ever, which ends its pods."""
-        coordinator, pods = self._seen(job_id)
-        if looking.ended(coordinator, pods) is not None:
+        owner, pods = self._seen(job_id)
+        if looking.ended(owner.object, pods) is not None:
             return "has ended already"
-        replaced = looking.was_replaced(coordinator, pods)
+        replaced = looking.was_replaced(owner.object, pods)
         with suppress(Unreachable):
             if running(pods):  # it may have just begun, and not listen yet
                 return str(self._asking.ask_soon(job_id, pods, "cancel", kill=kill))
         when = "while its coordinator was away" if replaced or running(pods) else "before it started"
         outcome = {"state": "cancelled", "code": 130, "sentence": f"cancelled by the user {when}"}
-        asleep = {"spec": {"suspend": True}}
-        with suppress(NoSuchObject):  # its submission was cut short
-            self._api.patch(self._job_path(job_id, NODE), asleep)
-        message = json.dumps({"outcome": outcome, "finished": time.time()})
-        annotated = {"metadata": {"annotations": {looking.OUTCOME: message}}, **asleep}
-        self._api.patch(self._job_path(job_id, COORDINATOR), annotated)
+        owner.put_to_sleep(json.dumps({"outcome": outcome, "finished": time.time()}))
         return f"cancelled {when}"
 
     def remove(self, job_id: str) -> None:
-        """Deletes the owner; all the rest goes with it, or before it where a rendered job's objects have none."""
-        coordinator, pods = self._seen(job_id)
-        if looking.ended(coordinator, pods) is None:
+        """Deletes the owner, with all that was made for the job."""
+        owner, pods = self._seen(job_id)
+        if looking.ended(owner.object, pods) is None:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
-        for place in self._unowned(job_id, coordinator):
-            with suppress(NoSuchObject):
-                self._api.delete(place)
-        self._api.delete(self._job_path(job_id, COORDINATOR))
-
-    def _unowned(self, job_id: str, coordinator: Mapping[str, Any]) -> list[str]:
-        """Everything beside the coordinator, if nobody owns it; the first that is there speaks for all."""
-        places = [path(kind, self._namespace, name) for kind, name in make.belongings(job_id, coordinator)]
-        for place in places:
-            with suppress(NoSuchObject):
-                return [] if self._api.get(place)["metadata"].get("ownerReferences") else places
-        return []
+        owner.delete()
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in a node's pod, with the environment of a worker that runs there."""
@@ -374,19 +362,16 @@ class KubernetesCluster:
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _job_path(self, job_id: str, role: str) -> str:
-        return path("jobs", self._namespace, f"{object_name(job_id)}-{role}")
-
-    def _seen(self, job_id: str) -> tuple[dict[str, Any], Items]:
+    def _seen(self, job_id: str) -> tuple[Owner, Items]:
         """The job's owner, and the coordinator's pods."""
         try:
-            coordinator = self._api.get(self._job_path(job_id, COORDINATOR))
+            owner = self._owners.find(job_id)
         except NoSuchObject:
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
-        return coordinator, self._asking.pods(job_id)
+        return owner, self._asking.pods(job_id)
 
-    def _record_or_bare(self, job_id: str, coordinator: Mapping[str, Any]) -> dict[str, Any]:
+    def _record_or_bare(self, job_id: str, owner: Owner) -> dict[str, Any]:
         try:
             return self._record(job_id)
         except NotFound:
-            return looking.bare_record(job_id, self.name, coordinator)
+            return looking.bare_record(job_id, self.name, owner.object)

@@ -23,7 +23,7 @@ from petctl.clusters.kubernetes.failures import (
 )
 from petctl.clusters.kubernetes.logs import Item, Place, node_of
 from petctl.clusters.kubernetes.names import CONTAINER, COORDINATOR, ROLE
-from petctl.clusters.kubernetes.patience import FIRST, LONGEST, Patience
+from petctl.clusters.patience import FIRST, LONGEST, Patience
 
 _STEP = 5.0  # seconds of one watch, after which it is asked whether the job is over
 _LAST = 20.0  # seconds without a line, after the job's end, for which a log that does not end is waited for

@@ -6,9 +6,13 @@ What happens inside a running job is the coordinator's to tell; here is what Kub
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+from petctl.clusters.kubernetes import elasticjobs
+from petctl.clusters.kubernetes.names import ID
 from petctl.errors import InternalError, ProtocolError
 from petctl.rendezvous.messages import decode_outcome
 from petctl.supervision.records import close_status, first_status
@@ -17,33 +21,64 @@ OUTCOME = "petctl.dev/outcome"
 """Annotation of a job that was ended from outside, because its coordinator could not be asked."""
 FAILED, IGNORED = (f"batch.kubernetes.io/job-index-{kind}failure-count" for kind in ("", "ignored-"))
 """Annotations of a pod: how many there were before it."""
+_NO_START = ("StartError", "ContainerCannotRun")
 
 Object = Mapping[str, Any]
 
 
-def ended(coordinator: Object, pods: Iterable[Object]) -> dict[str, Any] | None:
-    """The last words of the coordinator, or whatever stands for them; None while the job goes on."""
-    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+def last_words(pods: Iterable[Object]) -> dict[str, Any] | None:
+    """Those of the first coordinator that said how the job ended."""
+    for pod in _by_age(pods):
         for container in pod.get("status", {}).get("containerStatuses", ()):
             message = _parsed(container.get("state", {}).get("terminated", {}).get("message", ""))
             if message is not None:
                 return message
-    message = _parsed(coordinator["metadata"].get("annotations", {}).get(OUTCOME, ""))
-    if message is not None:
-        return message
-    for condition in coordinator.get("status", {}).get("conditions", ()):
-        if condition["status"] == "True" and condition["type"] in ("Complete", "Failed"):
-            sentence = "its coordinator's pod is gone, and with it how the job ended"
-            if condition["type"] == "Failed":
-                sentence = f"Kubernetes gave its coordinator up: {condition.get('message') or condition.get('reason')}"
-            outcome = {"state": "lost", "code": InternalError.code, "sentence": sentence}
-            return {"outcome": outcome, "finished": _seconds(condition.get("lastTransitionTime"))}
     return None
 
 
-def was_replaced(coordinator: Object, pods: Iterable[Object]) -> bool:
+def ended(owner: Object, pods: Iterable[Object]) -> dict[str, Any] | None:
+    """The last words of the coordinator, or whatever stands for them; None while the job goes on."""
+    message = last_words(pods)
+    if message is not None:
+        return message
+    status = owner.get("status", {})
+    for text in (status.get("outcome", ""), (owner["metadata"].get("annotations") or {}).get(OUTCOME, "")):
+        message = _parsed(text)
+        if message is not None:
+            return message
+    for condition in status.get("conditions", ()):
+        if condition["status"] == "True":
+            outcome = _elastic_end(owner, condition) if elasticjobs.is_elastic(owner) else _job_end(condition)
+            if outcome is not None:
+                return {"outcome": outcome, "finished": _seconds(condition.get("lastTransitionTime"))}
+    return None
+
+
+def _job_end(condition: Object) -> dict[str, Any] | None:
+    if condition["type"] not in ("Complete", "Failed"):
+        return None
+    sentence = "its coordinator's pod is gone, and with it how the job ended"
+    if condition["type"] == "Failed":
+        sentence = f"Kubernetes gave its coordinator up: {condition.get('message') or condition.get('reason')}"
+    return {"state": "lost", "code": InternalError.code, "sentence": sentence}
+
+
+def _elastic_end(owner: Object, condition: Object) -> dict[str, Any] | None:
+    """One that its operator has ended without a coordinator."""
+    if condition["type"] not in elasticjobs.ENDS:
+        return None
+    state, code = elasticjobs.ENDS[condition["type"]], owner["status"].get("exitCode")
+    sentence = str(condition.get("message") or condition.get("reason") or state)
+    return {"state": state, "code": int(state == "failed") if code is None else int(code), "sentence": sentence}
+
+
+def was_replaced(owner: Object, pods: Sequence[Object]) -> bool:
     """Whether the job's coordinator is not its first one, so that workers may be at work without it."""
-    if coordinator.get("status", {}).get("failed"):
+    if elasticjobs.is_elastic(owner):
+        return elasticjobs.has_begun(owner)
+    if all(_never_began(pod) for pod in pods) and pods:
+        return False
+    if owner.get("status", {}).get("failed"):
         return True
     return any(
         pod["metadata"].get("deletionTimestamp") or _number(pod, FAILED) or _number(pod, IGNORED) for pod in pods
@@ -62,52 +97,92 @@ def final_status(
     return close_status({**status, **known}, dict(message["outcome"]), _finished(message))
 
 
-def waiting_status(record: Mapping[str, Any], coordinator: Object, pods: Sequence[Object]) -> dict[str, Any]:
-    """The status of a job whose coordinator cannot be asked just now."""
+def waiting_status(
+    record: Mapping[str, Any], owner: Object, pods: Sequence[Object], refused: str = ""
+) -> dict[str, Any]:
+    """The status of a job whose coordinator cannot be asked now; `refused`: why it has no pod, or none that starts."""
     status = first_status(dict(record))
-    if coordinator["spec"].get("suspend"):
-        sentence = "queued: its Job is suspended"
+    if owner["spec"].get("suspend"):
+        sentence = f"queued: its {owner.get('kind') or 'Job'} is suspended"
         if not record["command"]:
             sentence = "its submission was cut short; remove what is left with petctl rm --force"
         return {**status, "state": "queued", "sentence": sentence}
-    reasons = [reason for pod in pods if (reason := why_not_running(pod))]
-    if was_replaced(coordinator, pods):
+    reason = _why_none_runs(_by_age(pods), refused)
+    if was_replaced(owner, pods):
         sentence = "its coordinator is being replaced, and its workers go on meanwhile"
-        return {**status, "state": "recovering", "sentence": "; ".join([sentence, *reasons[:1]])}
-    sentence = reasons[0] if reasons else "its coordinator is starting"
-    return {**status, "state": "starting", "sentence": f"waiting: {sentence}"}
+        return {**status, "state": "recovering", "sentence": "; ".join(filter(None, [sentence, reason]))}
+    if elasticjobs.is_elastic(owner) and not reason:
+        created = _seconds(owner["metadata"].get("creationTimestamp"))
+        state, sentence = elasticjobs.progress(owner, time.time(), created)
+        return {**status, "state": state, "sentence": sentence}
+    return {**status, "state": "starting", "sentence": f"waiting: {reason or 'its coordinator is starting'}"}
 
 
-def bare_record(job_id: str, cluster: str, coordinator: Object) -> dict[str, Any]:
-    """What stands for the record of a job whose submission was cut short before there was one."""
-    size = {"min_nodes": 0, "wanted": 0, "max_nodes": 0, "restarts": 0}
+def _why_none_runs(pods: Sequence[Object], refused: str) -> str:
+    """What keeps a job's coordinator, the newest pod; what ended the one before will end this one too."""
+    if not pods or not (reason := why_not_running(pods[-1])):
+        return "" if pods else refused
+    blocked = [why for pod in pods if (why := why_blocked(pod, str(pod["metadata"]["name"])))]
+    return blocked[-1] if blocked else refused or reason
+
+
+def bare_record(job_id: str, cluster: str, owner: Object) -> dict[str, Any]:
+    """What stands for the record of a job that has none yet, or none at all: its submission was cut short."""
+    least = most = wanted = restarts = 0
+    name, command = job_id.rpartition("-")[0], ""
+    if elasticjobs.is_elastic(owner):
+        (least, most), wanted = elasticjobs.bounds(owner), elasticjobs.wanted(owner)
+        restarts = int(owner["spec"].get("backoffLimit", 0))
+        if ID not in (owner["metadata"].get("annotations") or {}):  # not petctl's, which makes the record too
+            name, command = job_id, elasticjobs.command(owner)
     return {
         "id": job_id,
-        "name": job_id.rpartition("-")[0],
+        "name": name,
         "cluster": cluster,
-        "submitted": _seconds(coordinator["metadata"].get("creationTimestamp")),
-        "command": "",
+        "submitted": _seconds(owner["metadata"].get("creationTimestamp")),
+        "command": command,
         "cwd": "",
         "directory": "",
-        "plan": {"config": size},
+        "plan": {"config": {"min_nodes": least, "wanted": wanted, "max_nodes": most, "restarts": restarts}},
     }
 
 
 def why_not_running(pod: Object) -> str:
     """Why a pod does not run, in plain words; empty when it does."""
-    name, status = pod["metadata"]["name"], pod.get("status", {})
-    if status.get("phase") not in (None, "Pending"):
-        return ""
-    for container in status.get("containerStatuses", ()):
-        waits = container.get("state", {}).get("waiting", {})
+    name = str(pod["metadata"]["name"])
+    if pod.get("status", {}).get("phase") in (None, "Pending"):
+        return why_blocked(pod, name) or f"{name} is being created"
+    return why_blocked(pod, name)
+
+
+def why_blocked(pod: Object, called: str) -> str:
+    """What keeps a pod from starting, if it is more than the time that it takes; `called`: its name, or "it"."""
+    status = pod.get("status", {})
+    own = "its container" if called == "it" else f"the container of {called}"
+    containers = list(chain(status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()))
+    for container in containers:
+        waits, ended = (container.get("state", {}).get(kind, {}) for kind in ("waiting", "terminated"))
         if waits.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
             return f"the image {container.get('image')} cannot be had ({waits.get('message') or waits['reason']})"
-        if waits.get("reason") and waits["reason"] != "ContainerCreating":
-            return f"the container of {name} cannot start: {waits.get('message') or waits['reason']}"
+        if waits.get("reason") and waits["reason"] not in ("ContainerCreating", "PodInitializing"):
+            return f"{own} cannot start: {waits.get('message') or waits['reason']}"
+        if ended.get("reason") in _NO_START:
+            return f"{own} cannot start: {ended.get('message') or ended['reason']}"
+    if status.get("phase") not in (None, "Pending"):
+        return ""
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return f"no machine of the cluster can take {name}: {condition.get('message') or condition.get('reason')}"
-    return f"{name} is being created"
+            return f"no machine of the cluster can take {called}: {condition.get('message') or condition.get('reason')}"
+    return ""
+
+
+def _by_age(pods: Iterable[Object]) -> list[Object]:
+    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+
+def _never_began(pod: Object) -> bool:
+    containers = pod.get("status", {}).get("containerStatuses") or ()
+    return any(container.get("state", {}).get("terminated", {}).get("reason") in _NO_START for container in containers)
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

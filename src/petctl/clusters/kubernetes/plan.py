@@ -16,13 +16,25 @@ from petctl.agent.task import Code, encode_task
 from petctl.clusters import codestore
 from petctl.clusters.folders import folder_names
 from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders, pin_folders
-from petctl.clusters.kubernetes.manifests import MOST_PIECES, PIECE, STATE, Wishes, coordinator_job, node_job, service
+from petctl.clusters.kubernetes import podwords
+from petctl.clusters.kubernetes.elasticjobs import elastic_job
+from petctl.clusters.kubernetes.manifests import (
+    ARCHIVE,
+    MOST_CODE,
+    PIECE,
+    STATE,
+    Wishes,
+    coordinator_job,
+    node_job,
+    service,
+)
 from petctl.clusters.results import plan_results
 from petctl.clusters.stores import surroundings
 from petctl.clusters.task import check_command, command_line, config_of, task_of
 from petctl.errors import UsageError
-from petctl.spec import IN_PLACE, Job, job_to_dict
+from petctl.spec import IN_PLACE, Job, Rendezvous, job_to_dict
 from petctl.spec.folders import NONE
+from petctl.spec.pods import PodOptions
 
 RECOVERY = 15.0
 """Seconds in which all nodes find a new coordinator: some still try the address of the old one's pod, in vain."""
@@ -34,16 +46,24 @@ _SETTINGS = (
     "namespace",
     "image",
     "pull_policy",
-    "pull_secrets",
     "python",
     "pod",
+    "operator",
+    *podwords.WORDS,
 )
 
 
 def make_plan(
-    job: Job, job_id: str, home: Path, namespace: str, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None
+    job: Job,
+    job_id: str,
+    home: Path,
+    namespace: str,
+    settings: Mapping[str, Any],
+    pinned: Mapping[str, Any] | None,
+    piece: int = PIECE,
 ) -> dict[str, Any]:
-    """The record of a job that is about to be submitted; `pinned`: the code of an earlier record."""
+    """The record of a job that is about to be submitted; `pinned`: the code of an earlier record; `piece`: how much of
+    the code goes into one object."""
     cluster = str(settings["name"])
     _check(settings)
     mapped = folder_names(job, cluster)
@@ -67,9 +87,22 @@ def make_plan(
         folder_cache=f"{STATE}/folders" if folders else "",
         folder_limit=cache_limit(),
     )
-    wishes = _wishes(job, settings)
-    pieces = 0 if store else _pieces(code)
-    coordinator = coordinator_job(job_id, wishes, pieces, list(job.secrets.values()), bool(grants), suspend=True)
+    options = podwords.merged(podwords.options_of(settings), job.kubernetes)
+    wishes = _wishes(job, settings, options)
+    prepare = podwords.preparation(options, [wishes.python, "-I", ARCHIVE], task.prepare)
+    task = dataclasses.replace(task, prepare=prepare)
+    config = dataclasses.replace(config_of(job), eager=task.can_be_warm, recover_within=RECOVERY)
+    if podwords.queued(options) and job.rendezvous.join_timeout == Rendezvous().join_timeout:
+        config = dataclasses.replace(config, join_timeout=0.0)
+    pieces = 0 if store else _pieces(code, piece)
+    with_operator = _with_operator(settings)
+    if with_operator:
+        objects = [podwords.labelled(elastic_job(job_id, job, wishes), options)]
+    else:
+        secrets = list(job.secrets.values())
+        coordinator = coordinator_job(job_id, wishes, pieces, secrets, bool(grants), suspend=True)
+        nodes = podwords.labelled(node_job(job_id, wishes, job.nodes.initial), options)
+        objects = [coordinator, service(job_id), nodes]
     return {
         "id": job_id,
         "name": job.name or job_id.rpartition("-")[0],
@@ -85,15 +118,15 @@ def make_plan(
         "job": {**job_to_dict(job), **results.wish},
         "plan": {
             "task": encode_task(task),
-            "config": dataclasses.asdict(
-                dataclasses.replace(config_of(job), eager=task.can_be_warm, recover_within=RECOVERY)
-            ),
+            "config": dataclasses.asdict(config),
             "secrets": dict(job.secrets),
             "grants": grants,
             "pieces": pieces,
             "max_time": job.max_time,
             "namespace": namespace,
-            "objects": [coordinator, service(job_id), node_job(job_id, wishes, job.nodes.initial)],
+            "numbered": not with_operator,  # whether nodes have the indices 0 to their number, and no others
+            "objects": objects,
+            "claims": podwords.claims(options, job_id),  # made where there are none of that name
         },
     }
 
@@ -103,6 +136,13 @@ def _check(settings: Mapping[str, Any]) -> None:
         if name not in _SETTINGS:
             known = ", ".join(setting for setting in _SETTINGS if setting != "name")
             raise UsageError(f"clusters.{settings['name']} has no setting {name!r}; it has {known}")
+
+
+def _with_operator(settings: Mapping[str, Any]) -> bool:
+    found = settings.get("operator", False)
+    if not isinstance(found, bool):
+        raise UsageError(f"clusters.{settings['name']}.operator must be true or false, not {found!r}")
+    return found
 
 
 def _folders(
@@ -137,7 +177,7 @@ def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any]
     return code, [*notes, f"no code is taken along: {why_not}"] if why_not else notes
 
 
-def _pieces(code: Mapping[str, Any]) -> int:
+def _pieces(code: Mapping[str, Any], piece: int) -> int:
     if not code:
         return 0
     archive = Path(code["archive"])
@@ -147,33 +187,35 @@ def _pieces(code: Mapping[str, Any]) -> int:
             "take it anew: petctl resubmit --new-code"
         )
     size = archive.stat().st_size
-    if size > MOST_PIECES * PIECE:
+    if size > MOST_CODE:
         raise UsageError(
-            f"the code's archive has {-(-size >> 20)} MiB, and {MOST_PIECES * PIECE >> 20} MiB can be kept in a "
+            f"the code's archive has {-(-size >> 20)} MiB, and {MOST_CODE >> 20} MiB can be kept in a "
             "cluster; leave more out with .petctlignore"
         )
-    return -(-size // PIECE)
+    return -(-size // piece)
 
 
-def _wishes(job: Job, settings: Mapping[str, Any]) -> Wishes:
+def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishes:
     image = job.image or str(settings.get("image") or "")
     if not image:
         raise UsageError(
             f"a job needs an image on Kubernetes; give one with --image, or set clusters.{settings['name']}.image "
             "in petctl.yaml. Any image with Python 3.9 or newer will do"
         )
-    secrets = settings.get("pull_secrets") or []
     own, place = settings.get("pod") or {}, f"clusters.{settings['name']}.pod"
     if not isinstance(own, Mapping):
         raise UsageError(f"{place} must be a piece of a pod template, not {own!r}")
     return Wishes(
         image=image,
         pull_policy=str(settings.get("pull_policy") or ""),
-        pull_secrets=[secrets] if isinstance(secrets, str) else list(secrets),
+        pull_secrets=options.pull_secrets,
         python=str(settings.get("python") or "python3"),
         gpus=job.gpus,
+        gpu_resource=options.gpu_resource,
         grace=job.grace,
         patches=[
-            (said, patch) for said, patch in ((f"clusters.{settings['name']}.pod", own), ("pod", job.pod)) if patch
+            (said, patch)
+            for said, patch in (("kubernetes", podwords.piece(options)), (place, own), ("pod", job.pod))
+            if patch
         ],
     )

@@ -1,8 +1,8 @@
 """A piece of a pod template, as a user writes it, merged into that of the nodes: for what petctl has no word for.
 
 Mappings are merged; lists whose items have names (containers, volumes, env, tolerations by key) are merged item by
-item; any other list, and everything else, replaces what was there. The container that runs the agent is called
-`petctl`; a container without a name in the patch means that one.
+item, each with one that was there before; any other list, and everything else, replaces what was there. The container
+that runs the agent is called `petctl`; a container without a name in the patch means that one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def patched(template: Mapping[str, Any], patch: Mapping[str, Any], said: str) ->
         if not isinstance(patch.get(part, {}), Mapping):
             raise UsageError(f"{said}.{part} must be a mapping, not {type(patch[part]).__name__}")
     containers = patch.get("spec", {}).get("containers", [])
+    if not isinstance(containers, list) or not all(isinstance(container, Mapping) for container in containers):
+        raise UsageError(f"{said}.spec.containers must be a list of mappings")
     for container in containers:
         taken = [word for word in _OWN if word in container] if container.get("name", CONTAINER) == CONTAINER else []
         if taken:
@@ -45,20 +47,23 @@ def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(before, Mapping) and isinstance(value, Mapping):
             result[name] = _merged(before, value)
         elif isinstance(before, list) and isinstance(value, list):
-            result[name] = _merged_lists(before, value, _KEYS.get(name, "name"))
+            result[name] = _merged_lists(before, value, name)
         else:
             result[name] = value
     return result
 
 
-def _merged_lists(old: list[Any], new: list[Any], key: str) -> list[Any]:
-    if not all(isinstance(item, Mapping) and key in item for item in (*old, *new)):
+def _merged_lists(old: list[Any], new: list[Any], name: str) -> list[Any]:
+    key = _KEYS.get(name, "name")
+    nameless = name == "tolerations"  # one without a key stands for every key, and beside the others
+    if not all(isinstance(item, Mapping) and (key in item or nameless) for item in (*old, *new)):
         return new
-    result = list(old)
+    result, free = list(old), list(range(len(old)))
     for item in new:
-        places = [place for place, before in enumerate(result) if before[key] == item[key]]
+        places = [place for place in free if key in item and old[place].get(key) == item[key]]
         if places:
             result[places[0]] = _merged(result[places[0]], item)
+            free.remove(places[0])
         else:
             result.append(item)
     return result

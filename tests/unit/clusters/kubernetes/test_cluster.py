@@ -13,8 +13,9 @@ import pytest
 
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.snapshot import take
+from petctl.clusters import patience
 from petctl.clusters.base import LogFilter
-from petctl.clusters.kubernetes import following, looking, patience
+from petctl.clusters.kubernetes import following, looking
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
@@ -28,6 +29,8 @@ pytestmark = pytest.mark.timeout(60)
 JOB = "train-2222"
 JOBS, PODS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", f"/api/v1/namespaces/{NAMESPACE}/pods"
 MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
+ELASTIC = f"/apis/petctl.dev/v1/namespaces/{NAMESPACE}/elasticjobs"
 COORDINATOR, NODES = f"{JOBS}/{JOB}-coordinator", f"{JOBS}/{JOB}-node"
 RECORD: dict[str, Any] = {
     "id": JOB,
@@ -56,20 +59,25 @@ class Server:
             f"{MAPS}/{JOB}": {"data": {"job.json": json.dumps(RECORD)}},
         }
         self.pods: list[Pod] = []
+        self.events: list[dict[str, Any]] = []
+        self.asked: list[str] = []  # whose events
         self.trouble: list[KubernetesError] = []
         self.waits: list[str] = []  # the version from which each watch began
         self.on_wait: list[Callable[[], object]] = []  # what happens while somebody watches
 
-    def get(self, path: str) -> dict[str, Any]:
+    def get(self, path: str, **query: str) -> dict[str, Any]:
         if self.trouble:
             raise self.trouble.pop(0)
+        if path == EVENTS:
+            self.asked.append(query["fieldSelector"])
+            return {"items": self.events}
         if path not in self.objects:
             raise NoSuchObject(f"{path} not found")
         return self.objects[path]
 
     def list(self, path: str, selector: str = "") -> Items:
-        if path == JOBS:
-            return Items(job for place, job in self.objects.items() if place.startswith(JOBS))
+        if path in (JOBS, ELASTIC):
+            return Items(job for place, job in self.objects.items() if place.startswith(path))
         assert path == PODS
         role = selector.rpartition(f"{ROLE}=")[2]
         found = Items(pod.object for pod in self.pods if pod.object["metadata"]["labels"][ROLE] == role)
@@ -367,7 +375,7 @@ def test_the_code_of_a_job_that_was_submitted_elsewhere_is_brought_here(
     (project / "train.py").write_text("print('hello')")
     archive = Cabinet(tmp_path / "elsewhere").put(take(project))
     identity = archive.name.partition(".")[0]
-    pieces = list(make.code_pieces(JOB, archive.read_bytes()))
+    pieces = list(make.code_pieces(JOB, archive.read_bytes(), 3))
     code = {"id": identity, "archive": "/elsewhere/archive.tar.gz", "inside": "", "source": "x"}
     record = {**RECORD, "code": code, "plan": {**RECORD["plan"], "pieces": len(pieces)}}
     server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps(record)}}

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from petctl.clusters.kubernetes import following, patience
+from petctl.clusters import patience
+from petctl.clusters.kubernetes import following
 from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NotStarted, ServerUnreachable
 from petctl.clusters.kubernetes.following import lines_as_they_come
 from petctl.clusters.kubernetes.logs import Item, Place, lines_so_far

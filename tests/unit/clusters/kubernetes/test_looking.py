@@ -183,6 +183,16 @@ def test_a_replacement_that_cannot_start_says_why() -> None:
     assert sentence.endswith("; no machine of the cluster can take c-0-b: 0/2 nodes are available")
 
 
+def test_a_coordinator_that_could_not_start_keeps_its_reason_while_the_next_is_made() -> None:
+    ended = {"terminated": {"reason": "StartError", "message": 'exec: "python9": not found'}}
+    pods = [pod("c-0-b", 9, "Pending"), pod("c-0-a", 1, "Failed", ended)]
+    why = 'waiting: the container of c-0-a cannot start: exec: "python9": not found'
+    assert waiting(job(), *pods) == ("starting", why)
+    assert waiting({**job(), "status": {"failed": 1}}, *pods[1:]) == ("starting", why)  # no worker is at work
+    running = pod("c-0-b", 9, "Running", {"running": {}})
+    assert waiting(job(), running, pods[1]) == ("starting", "waiting: its coordinator is starting")
+
+
 def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:
     first = pod("c-0-a", 1, "Pending", annotations={looking.FAILED: "0", looking.IGNORED: "0"})
     assert not looking.was_replaced(job(), [first])

@@ -10,7 +10,7 @@ import pytest
 
 from petctl.agent.task import decode_task
 from petctl.clusters.kubernetes import plan
-from petctl.clusters.kubernetes.manifests import MOST_PIECES, PIECE
+from petctl.clusters.kubernetes.manifests import MOST_CODE, PIECE
 from petctl.clusters.kubernetes.plan import make_plan
 from petctl.errors import UsageError
 from petctl.spec import Job
@@ -150,7 +150,7 @@ def sparse(path: Path, size: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "size, pieces",
-    [(1, 1), (PIECE, 1), (PIECE + 1, 2), (MOST_PIECES * PIECE - 1, MOST_PIECES), (MOST_PIECES * PIECE, MOST_PIECES)],
+    [(1, 1), (PIECE, 1), (PIECE + 1, 2), (23 * PIECE, 23), (MOST_CODE, 24)],
 )
 def test_code_is_cut_into_pieces(tmp_path: Path, size: int, pieces: int) -> None:
     record = made(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", size))
@@ -164,7 +164,7 @@ def test_code_is_cut_into_pieces(tmp_path: Path, size: int, pieces: int) -> None
 
 
 def test_code_that_is_too_large_is_refused(tmp_path: Path) -> None:
-    words = refusal(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", MOST_PIECES * PIECE + 1))
+    words = refusal(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", MOST_CODE + 1))
     assert words == (
         "the code's archive has 22 MiB, and 21 MiB can be kept in a cluster; leave more out with .petctlignore"
     )

@@ -40,6 +40,12 @@ def test_what_has_a_name_is_merged_and_the_rest_added() -> None:
     assert "d" not in str(TEMPLATE["spec"]["volumes"])
 
 
+def test_two_tolerations_of_one_key_stay_two_and_one_without_a_key_joins_them() -> None:
+    new = [{"key": "spot", "effect": "NoSchedule"}, {"key": "spot", "effect": "NoExecute"}, {"operator": "Exists"}]
+    result = patched(TEMPLATE, {"spec": {"tolerations": new}}, "pod")
+    assert result["spec"]["tolerations"] == [*TEMPLATE["spec"]["tolerations"], *new]
+
+
 def test_another_container_stands_beside() -> None:
     result = patched(TEMPLATE, {"spec": {"containers": [{"name": "side", "image": "x", "command": ["run"]}]}}, "pod")
     assert [container["name"] for container in result["spec"]["containers"]] == ["petctl", "side"]
@@ -50,6 +56,8 @@ def test_another_container_stands_beside() -> None:
     [
         ({"kind": "Pod"}, r"pod\.kind: a pod template has metadata and spec"),
         ({"spec": ["x"]}, r"pod\.spec must be a mapping, not list"),
+        ({"spec": {"containers": {"image": "x"}}}, r"pod\.spec\.containers must be a list of mappings"),
+        ({"spec": {"containers": ["x"]}}, r"pod\.spec\.containers must be a list of mappings"),
         ({"spec": {"containers": [{"command": ["x"]}]}}, "command is petctl's own"),
         ({"spec": {"restartPolicy": "Always"}}, r"pod\.spec\.restartPolicy"),
     ],

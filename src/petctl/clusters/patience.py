@@ -1,11 +1,12 @@
-"""How long one who follows a job goes on without the API server: an upgrade of it takes minutes, a job takes days."""
+"""How long one who follows a job goes on without its cluster: an upgrade of that takes minutes, a job takes days."""
 
 from __future__ import annotations
 
 import time
 
-from petctl.clusters.kubernetes.failures import ServerUnreachable
+from petctl.errors import PetctlError
 
+AWAY = 6  # `code` of errors that say: nobody answers there now
 MOST = 300.0  # seconds
 FIRST, LONGEST = 0.5, 5.0  # pauses between two attempts
 
@@ -18,10 +19,10 @@ class Patience:
         self._pause = FIRST
 
     def restored(self) -> None:
-        """The server answers."""
+        """The cluster answers."""
         self._ends, self._pause = None, FIRST
 
-    def bear(self, failure: ServerUnreachable, deadline: float = float("inf")) -> None:
+    def bear(self, failure: PetctlError, deadline: float = float("inf")) -> None:
         """A moment later there may be an answer; raises the failure when that went on for too long."""
         now = time.monotonic()
         if self._ends is None:

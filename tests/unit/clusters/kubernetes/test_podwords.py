@@ -1,0 +1,235 @@
+"""Words about pods as a piece of a pod template: of the job, of the cluster, and of both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petctl.clusters.kubernetes.manifests import Wishes, node_job
+from petctl.clusters.kubernetes.plan import make_plan
+from petctl.clusters.kubernetes.podwords import claims, labelled, merged, options_of, piece, preparation, queued
+from petctl.errors import UsageError
+from petctl.spec import Job
+from petctl.spec.pods import PodOptions
+
+
+def options(**words: Any) -> PodOptions:
+    return PodOptions(**words)
+
+
+def container(found: dict[str, Any]) -> dict[str, Any]:
+    (own,) = found["spec"]["containers"]
+    assert own["name"] == "petctl"
+    return dict(own)
+
+
+def test_nothing_said_is_nothing_changed() -> None:
+    assert piece(PodOptions()) == {}
+
+
+def test_amounts() -> None:
+    found = container(piece(options(cpu=4, memory="16GiB")))
+    assert found["resources"] == {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": {"memory": "16Gi"}}
+    more = {"requests": {"cpu": "2"}, "limits": {"cpu": 3, "example.org/link": 1}}
+    found = container(piece(options(cpu=4, memory="1Gi", resources=more)))
+    assert found["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
+    assert found["resources"]["limits"] == {"memory": "1Gi", "cpu": "3", "example.org/link": "1"}
+
+
+def test_where_and_as_whom() -> None:
+    found = piece(
+        options(
+            node_selector={"pool": "a"},
+            tolerations=[{"key": "spot", "operator": "Exists"}],
+            affinity={"podAntiAffinity": {}},
+            priority_class="high",
+            service_account="trainer",
+            runtime_class="nvidia",
+            scheduler="volcano",
+            host_network=True,
+            security_context={"runAsUser": 5, "privileged": True},
+        )
+    )
+    assert found["spec"] == {
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "affinity": {"podAntiAffinity": {}},
+        "priorityClassName": "high",
+        "serviceAccountName": "trainer",
+        "runtimeClassName": "nvidia",
+        "schedulerName": "volcano",
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "securityContext": {"runAsUser": 5},
+        "containers": [{"name": "petctl", "securityContext": {"privileged": True}}],
+    }
+
+
+def test_volumes_and_shared_memory() -> None:
+    volumes = [
+        {"claim": "data", "path": "/data", "read_only": True, "sub_path": "a"},
+        {"csi": "csi.example.org", "attributes": {"share": "x"}, "path": "/csi"},
+        {"nfs": "server:/export", "path": "/nfs"},
+        {"secret": "tokens", "path": "/secret"},
+        {"config_map": "names", "path": "/names"},
+        {"host_path": "/mnt", "path": "/host"},
+        {"empty_dir": "1Gi", "path": "/own"},
+    ]
+    found = piece(options(volumes=volumes, shm_size="8GiB"))
+    assert [{key: value for key, value in volume.items() if key != "name"} for volume in found["spec"]["volumes"]] == [
+        {"persistentVolumeClaim": {"claimName": "data"}},
+        {"csi": {"driver": "csi.example.org", "volumeAttributes": {"share": "x"}}},
+        {"nfs": {"server": "server", "path": "/export"}},
+        {"secret": {"secretName": "tokens"}},
+        {"configMap": {"name": "names"}},
+        {"hostPath": {"path": "/mnt"}},
+        {"emptyDir": {"sizeLimit": "1Gi"}},
+        {"emptyDir": {"sizeLimit": "8Gi", "medium": "Memory"}},
+    ]
+    mounts = container(found)["volumeMounts"]
+    assert [mount["name"] for mount in mounts] == [volume["name"] for volume in found["spec"]["volumes"]]
+    assert mounts[0] == {"name": "volume-0", "mountPath": "/data", "readOnly": True, "subPath": "a"}
+    assert mounts[-1]["mountPath"] == "/dev/shm"
+
+
+def test_the_job_wins_over_the_cluster() -> None:
+    cluster = options_of(
+        {
+            "name": "west",
+            "image": "not of this kind",
+            "cpu": 1,
+            "shm_size": "1Gi",
+            "host_network": True,
+            "node_selector": {"pool": "a", "zone": "x"},
+            "pull_secrets": "one",
+            "tolerations": [{"key": "spot"}],
+            "resources": {"limits": {"a": 1, "b": 1}},
+            "volumes": [{"claim": "old", "path": "/data"}, {"claim": "home", "path": "/home"}],
+        }
+    )
+    job = options(
+        cpu=2,
+        host_network=False,
+        node_selector={"pool": "b"},
+        pull_secrets=["one", "two"],
+        tolerations=[{"key": "gpu"}],
+        resources={"limits": {"b": 2}, "requests": {"a": 1}},
+        volumes=[{"claim": "new", "path": "/data"}],
+    )
+    both = merged(cluster, job)
+    assert (both.cpu, both.shm_size, both.host_network) == ("2", "1Gi", False)
+    assert both.node_selector == {"pool": "b", "zone": "x"}
+    assert (both.pull_secrets, both.tolerations) == (["one", "two"], [{"key": "spot"}, {"key": "gpu"}])
+    assert both.resources == {"limits": {"a": "1", "b": "2"}, "requests": {"a": "1"}}
+    assert [volume.source for volume in both.volumes] == ["home", "new"]
+    assert merged(cluster, PodOptions()) == cluster and merged(PodOptions(), job) == job
+
+
+def test_settings_that_are_wrong_name_the_cluster() -> None:
+    with pytest.raises(UsageError) as caught:
+        options_of({"name": "west", "cpu": "x", "shm_size": -1})
+    assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [
+        "clusters.west.cpu",
+        "clusters.west.shm_size",
+    ]
+
+
+def test_labels_are_on_the_pods_and_on_what_makes_them_and_never_on_petctls_own() -> None:
+    said = options(labels={"kueue.x-k8s.io/queue-name": "team"}, annotations={"a": "b"})
+    made = labelled(node_job("train-1", Wishes("image", patches=[("kubernetes", piece(said))]), 1), said)
+    for metadata in (made["metadata"], made["spec"]["template"]["metadata"]):
+        assert metadata["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+        assert metadata["labels"]["petctl.dev/job"] == "train-1"
+        assert metadata["annotations"]["a"] == "b" and metadata["annotations"]["petctl.dev/id"] == "train-1"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({}, False),
+        ({"labels": {"team": "a"}}, False),
+        ({"labels": {"kueue.x-k8s.io/queue-name": "a"}}, True),
+        ({"annotations": {"scheduling.volcano.sh/queue-name": "a"}}, True),
+    ],
+)
+def test_who_waits_in_a_queue(words: dict[str, Any], expected: bool) -> None:
+    assert queued(options(**words)) is expected
+
+
+def test_claims_are_made_only_with_a_size_and_are_the_jobs_only_when_it_says_so() -> None:
+    volumes: list[Any] = [
+        {"claim": "there", "path": "/a"},
+        {"claim": "kept", "path": "/b", "size": "5GiB"},
+        {
+            "claim": "own",
+            "path": "/c",
+            "size": "1Gi",
+            "keep": False,
+            "storage_class": "fast",
+            "access": "ReadWriteOnce",
+        },
+    ]
+    kept, own = claims(options(volumes=volumes), "train-1")
+    assert kept["metadata"] == {"name": "kept"}
+    assert kept["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "5Gi"}}}
+    assert own["metadata"]["labels"]["petctl.dev/job"] == "train-1"
+    assert own["spec"]["storageClassName"] == "fast" and own["spec"]["accessModes"] == ["ReadWriteOnce"]
+
+
+AGENT = ["python3", "-I", "/petctl/agent/petctl-agent.pyz"]
+
+
+def test_volumes_are_filled_before_the_jobs_own_line() -> None:
+    volumes = [{"claim": "a", "path": "/a", "prefetch": "x 'y' && z"}, {"claim": "b", "path": "/b"}]
+    said = options(volumes=volumes)
+    first = """python3 -I /petctl/agent/petctl-agent.pyz fill /a 'x '"'"'y'"'"' && z' || exit"""
+    assert preparation(said, AGENT, "make; test -e done") == f"{first}\nmake; test -e done"
+    assert preparation(said, AGENT, "") == first
+    assert preparation(PodOptions(), AGENT, "make") == "make"
+    assert preparation(PodOptions(), AGENT, "") == ""
+
+
+def plan_of(job: Job, tmp_path: Path, **settings: Any) -> dict[str, Any]:
+    known = {"name": "west", "kind": "kubernetes", "image": "example.org/image:1", **settings}
+    return dict(make_plan(job, "train-2222", tmp_path, "team", known, None)["plan"])
+
+
+def test_a_plan_with_words_about_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    volume = {"claim": "data", "path": "/data", "size": "1Gi", "prefetch": "fetch"}
+    job = Job(
+        shell="train",
+        code="none",
+        gpus=2,
+        prepare="make",
+        kubernetes={"volumes": [volume], "gpu_resource": "amd.com/gpu", "pull_secrets": ["b"]},
+        pod={"spec": {"nodeSelector": {"pool": "c"}}},
+    )
+    plan = plan_of(job, tmp_path, pull_secrets="a", node_selector={"pool": "a", "zone": "z"}, shm_size="1Gi")
+    coordinator, _, nodes = plan["objects"]
+    pod, other = (found["spec"]["template"]["spec"] for found in (nodes, coordinator))
+    assert pod["containers"][0]["resources"] == {"limits": {"amd.com/gpu": "2"}}
+    assert pod["nodeSelector"] == {"pool": "c", "zone": "z"} and "nodeSelector" not in other  # the raw piece wins
+    assert pod["imagePullSecrets"] == other["imagePullSecrets"] == [{"name": "a"}, {"name": "b"}]
+    assert [claim["metadata"]["name"] for claim in plan["claims"]] == ["data"]
+    filling, own = plan["task"]["prepare"].splitlines()
+    assert filling.endswith("fill /data fetch || exit") and own == "make"
+    assert plan["config"]["join_timeout"] == 600.0
+
+
+@pytest.mark.parametrize(("said", "limit"), [(None, 0.0), ("5m", 300.0)])
+def test_a_job_in_a_queue_waits_as_long_as_it_takes_unless_it_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, limit: float
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = {"kueue.x-k8s.io/queue-name": "team"}
+    timing = {"join_timeout": said} if said else None
+    job = Job(shell="train", code="none", kubernetes={"labels": labels}, rendezvous=timing)
+    assert plan_of(job, tmp_path)["config"]["join_timeout"] == limit
+
+
+def test_wrong_settings_of_a_cluster_are_refused_with_all_that_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"clusters\.west\.volumes\[0\]: where is it seen"):
+        plan_of(Job(shell="train", code="none"), tmp_path, volumes=[{"claim": "a"}])
