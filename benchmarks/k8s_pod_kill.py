@@ -277,9 +277,12 @@ def main() -> int:
             if row is not None:
                 text = f"{victim}: in place, {row.median:.2f} s until the survivors step (at most {MOST:g})"
                 claims.append(Claim(text, row.median <= MOST))
-    medians = {name: {part: statistics.median(found) for part, found in each.items()} for name, each in parts.items()}
-    print("\nwhere petctl's time goes (medians, from the loss)")
-    for name, each in medians.items() if any(parts.values()) else ():
+    medians = {
+        name: {part: statistics.median(found) for part, found in each.items()} for name, each in parts.items() if each
+    }
+    if medians:
+        print("\nwhere petctl's time goes (medians, from the loss)")
+    for name, each in medians.items():
         print(f"  {name:28} " + ", ".join(f"{part} {median:.2f} s" for part, median in each.items()))
     return finish("k8s_pod_kill", chosen.output, tables, claims, {"parts": medians})
 

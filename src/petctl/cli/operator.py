@@ -129,7 +129,7 @@ def uninstall(
         found = jobs(api, wishes)
         if with_jobs and found and not yes and sys.stdin.isatty():
             names = ", ".join(f"{job['metadata']['namespace']}/{job['metadata']['name']}" for job in found)
-            click.confirm(f"petctl: {len(found)} ElasticJobs are deleted too: {names}. Go on?", abort=True, err=True)
+            click.confirm(f"petctl: {len(found)} ElasticJob(s) are deleted too: {names}. Go on?", abort=True, err=True)
         with _Telling(output == "json") as tell:
             removed = uninstall_it(api, wishes, with_jobs, tell)
     left = 0 if with_jobs else len(found)
@@ -137,7 +137,7 @@ def uninstall(
         print_json({"removed": removed, "jobs_left": left})
         return
     what = f"{len(removed)} objects are removed" if removed else f"there was no operator in {wishes.namespace}"
-    stay = f"; {left} ElasticJobs stay, and nobody looks after them" if left else ""
+    stay = f"; {left} ElasticJob(s) stay, and nobody looks after them" if left else ""
     click.echo(f"petctl: {what}{stay}", err=True)
 
 

@@ -4,7 +4,10 @@
     elasticjob.py   reads one: sizes, policies, the nodes' pod template; what is wrong with it
     record.py       ... -> the job's record, where nobody submitted one
     pods.py         the pods of coordinator and nodes
+    steps.py        what can be done about a job, as data
+    seen.py         what is known of a job at one moment (lives.py: of a pod)
     reconcile.py    decides what to do about one job; pure
+    ending.py       ... how it ends, and what is removed then
     acting.py       does it: every write to the API server is made there
     cache.py        what the server has of a kind
     queue.py        which jobs to look at, and when

@@ -34,7 +34,8 @@ from petctl.operator.elasticjob import API_VERSION, KIND, ElasticJob, Object, re
 from petctl.operator.lives import is_live
 from petctl.operator.moments import written
 from petctl.operator.pods import number_of, owned
-from petctl.operator.reconcile import (
+from petctl.operator.record import record_of
+from petctl.operator.steps import (
     Announce,
     CreateCoordinator,
     CreateNode,
@@ -48,7 +49,6 @@ from petctl.operator.reconcile import (
     Tell,
     Told,
 )
-from petctl.operator.record import record_of
 
 TELL_WITHIN = 10.0  # seconds for a coordinator to answer
 

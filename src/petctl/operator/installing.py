@@ -224,22 +224,21 @@ def _last_words(api: Api, pod: Object) -> str:
 
 
 def _remove(api: Api, thing: Mapping[str, Any], tell: Tell) -> bool:
-    """Whether it was there. A Deployment is waited for, until its pods are gone too."""
-    about = thing["metadata"]
-    pods = thing["kind"] == "Deployment"
+    """Whether it was there. Where that takes a while, it is waited for: what comes next needs it gone."""
+    about, kind = thing["metadata"], thing["kind"]
     try:
-        api.delete(_path(thing), "Foreground" if pods else "Background")
+        api.delete(_path(thing), "Foreground" if kind == "Deployment" else "Background")
     except NoSuchObject:
         return False
-    tell(f"removed {thing['kind']} {about['name']}")
-    if pods:
-        for left in _news(api, path("deployments", about["namespace"]), GONE_WITHIN):
-            if not left:
-                return True
-        raise KubernetesError(
-            f"the pods of {NAME} in {about['namespace']} are not gone after {GONE_WITHIN:g} s; try again when they are"
-        )
-    return True
+    tell(f"removed {kind} {about['name']}")
+    if kind not in ("Deployment", "CustomResourceDefinition", "Namespace"):
+        return True
+    for left in _news(api, _path({**thing, "metadata": {**about, "name": ""}}), GONE_WITHIN):
+        if about["name"] not in [one["metadata"]["name"] for one in left]:
+            return True
+    raise KubernetesError(
+        f"{kind} {about['name']} is not gone after {GONE_WITHIN:g} s; see what keeps it, and try again when it is"
+    )
 
 
 def _path(thing: Mapping[str, Any]) -> str:

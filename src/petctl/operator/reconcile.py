@@ -11,20 +11,29 @@ none depends on an earlier one of the same decision having been done.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 from petctl.clusters.kubernetes import looking
-from petctl.clusters.kubernetes.names import COORDINATOR, INDEX, NODE, selector
-from petctl.errors import InternalError, UsageError
+from petctl.clusters.kubernetes.names import COORDINATOR, NODE, selector
 from petctl.operator import conditions as c
-from petctl.operator import pods as make
-from petctl.operator.elasticjob import ElasticJob, Object
+from petctl.operator.elasticjob import Object
+from petctl.operator.ending import cleaned, closed, ended
 from petctl.operator.lives import ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
 from petctl.operator.moments import seconds, written
-from petctl.operator.pods import number_of, role_of
-from petctl.operator.record import record_of
+from petctl.operator.pods import number_of
+from petctl.operator.seen import Seen, counts_of, generation_of, index_of, names_of, of_role
+from petctl.operator.steps import (
+    Announce,
+    CreateCoordinator,
+    CreateNode,
+    CreateService,
+    Decision,
+    Delete,
+    Prepare,
+    Step,
+    Tell,
+)
 
 GIVE_UP = 10.0
 """Seconds after which a pod that no machine takes is given up, where the size follows the room there is."""
@@ -33,91 +42,6 @@ TRY_AGAIN = 60.0
 LONG_LIFE = 60.0
 """Seconds: a pod that ended before was no success, and its successor waits."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
-LINGER = 10.0
-"""Seconds in which nodes that were told of the job's end go by themselves: what a deleted pod printed is gone."""
-
-
-class Told(NamedTuple):
-    """What a coordinator answered: which nodes it can spare."""
-
-    wanted: int
-    nodes: tuple[str, ...]
-    release: tuple[str, ...]
-
-
-class Seen(NamedTuple):
-    """All that is known of one job."""
-
-    job: ElasticJob
-    pods: Sequence[Object] = ()  # those that it owns
-    service: bool = False  # is there one?
-    taken: frozenset[int] = frozenset()  # indices of which an earlier job of that name still has a pod
-    room_at: float = 0.0  # when a machine may have got room last
-    told: Told | None = None  # just now
-
-
-class Prepare(NamedTuple):
-    """Secret, ConfigMaps and Service, as far as they are missing: nothing is counted before they are there."""
-
-    wanted: int
-
-
-class CreateCoordinator(NamedTuple):
-    """A pod."""
-
-    number: int
-    alone: bool  # no node runs
-
-
-class CreateService(NamedTuple):
-    """The one address of the coordinator."""
-
-
-class CreateNode(NamedTuple):
-    """A pod."""
-
-    node: int
-    number: int
-
-
-class Delete(NamedTuple):
-    """One pod, with its grace."""
-
-    pod: Object
-
-
-class DeleteService(NamedTuple):
-    """The job is over, and nobody asks its coordinator any more."""
-
-
-class DeleteJob(NamedTuple):
-    """The ElasticJob, and all that it owns."""
-
-
-class Tell(NamedTuple):
-    """The coordinator, how many nodes are wanted, and which there are; then decide again with its answer."""
-
-    wanted: int
-    nodes: tuple[str, ...]
-
-
-class Announce(NamedTuple):
-    """An event for people. It may be lost."""
-
-    reason: str
-    message: str
-    warning: bool = False
-
-
-Step = Prepare | CreateCoordinator | CreateService | CreateNode | Delete | DeleteService | DeleteJob | Tell | Announce
-
-
-class Decision(NamedTuple):
-    """What a look led to."""
-
-    status: Mapping[str, Any]
-    steps: tuple[Step, ...] = ()
-    look_at: float | None = None
 
 
 def decide(seen: Seen, now: float) -> Decision:
@@ -126,94 +50,11 @@ def decide(seen: Seen, now: float) -> Decision:
     if job.going:
         return Decision(job.status)
     if c.has_ended(job.status):
-        return _cleaned(seen, now)
-    message = _ended(seen, now)
+        return cleaned(seen, now)
+    message = ended(seen, now)
     if message is not None:
-        return _closed(seen, message, now)
+        return closed(seen, message, now)
     return _Look(seen, now).asleep() if job.suspended else _Look(seen, now).at_work()
-
-
-# -- the end -----------------------------------------------------------------------------------------------------------
-
-
-def _ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
-    """How the job ended, in the form of a coordinator's last words; None while it goes on."""
-    job, coordinators = seen.job, _of(seen, COORDINATOR)
-    message = looking.ended(job.object, coordinators)
-    if message is not None:
-        return message
-    if any(pod.get("status", {}).get("phase") == "Succeeded" for pod in coordinators):
-        sentence = "its coordinator ended without saying how the job ended"
-        return _message("lost", InternalError.code, sentence, now)
-    deadline = job.spec.get("activeDeadlineSeconds")
-    started = seconds(job.status.get("startTime"))
-    if deadline and started and not job.suspended and now >= started + deadline:
-        return _message("failed", 124, f"over its activeDeadlineSeconds ({deadline})", now)
-    if not job.status.get("coordinators"):
-        try:
-            make.coordinator_pod(job, record_of(job, job.most), 0, alone=True)
-            make.node_pod(job, 0, 0)
-        except UsageError as error:
-            return _message("failed", UsageError.code, str(error), now)
-    return None
-
-
-def _message(state: str, code: int, sentence: str, now: float) -> dict[str, Any]:
-    return {"outcome": {"state": state, "code": code, "sentence": sentence}, "finished": now}
-
-
-def _closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
-    """Puts the outcome on record; what is left is cleaned at the next look."""
-    job, outcome = seen.job, message["outcome"]
-    well, sentence = outcome["state"] == "succeeded", str(outcome["sentence"])
-    conditions = c.Conditions(job.status, now, _generation(job))
-    reason = "ElasticJobSucceeded" if well else _why(outcome)
-    conditions.set(c.RUNNING, False, reason, sentence)
-    conditions.set(c.RESTARTING, False, reason, sentence)
-    conditions.set(c.SUSPENDED, False, reason, sentence)
-    conditions.set(c.SUCCEEDED if well else c.FAILED, True, reason, sentence)
-    status = {
-        **job.status,
-        **_counts(seen),
-        "phase": c.SUCCEEDED if well else c.FAILED,
-        "message": f"{outcome['state']}: {sentence}",
-        "conditions": conditions.all(),
-        "exitCode": int(outcome["code"]),
-        "outcome": json.dumps(message),
-        "completionTime": written(float(message.get("finished") or now)),
-        "observedGeneration": _generation(job),
-    }
-    return Decision(status, (Announce(reason, sentence, not well),), now)
-
-
-def _why(outcome: Mapping[str, Any]) -> str:
-    if outcome["state"] == "cancelled":
-        return "Cancelled"
-    return {124: "DeadlineExceeded", UsageError.code: "Invalid"}.get(int(outcome["code"]), "ElasticJobFailed")
-
-
-def _cleaned(seen: Seen, now: float) -> Decision:
-    """Removes what its policy says, and in the end the job itself."""
-    job, policy = seen.job, seen.job.spec.get("cleanPodPolicy") or "Running"
-    ttl = job.spec.get("ttlSecondsAfterFinished")
-    due = None if ttl is None else seconds(job.status.get("completionTime")) + ttl
-    if due is not None and now >= due:
-        return Decision(job.status, (DeleteJob(),))
-    doomed: list[Object] = []
-    live, coordinators = [pod for pod in seen.pods if is_live(pod)], _of(seen, COORDINATOR)
-    told = looking.last_words(coordinators) is not None  # and so were the nodes
-    by_then = max(ended_at(pod) for pod in coordinators) + LINGER if told else now
-    if policy == "All":
-        doomed = [pod for pod in seen.pods if not terminates(pod)]
-    elif policy == "Running" or not told:
-        if now >= by_then:
-            doomed = live
-        elif live:
-            due = min(by_then, due or by_then)
-    steps: list[Step] = [Delete(pod) for pod in doomed]
-    if policy == "All" and seen.service:
-        steps.append(DeleteService())
-    return Decision({**job.status, **_counts(seen)}, tuple(steps), due)
 
 
 # -- a job that goes on ------------------------------------------------------------------------------------------------
@@ -224,12 +65,16 @@ class _Look:
 
     def __init__(self, seen: Seen, now: float) -> None:
         self.seen, self.job, self.now = seen, seen.job, now
-        self.status: dict[str, Any] = {**seen.job.status, **_counts(seen), "observedGeneration": _generation(self.job)}
-        self.conditions = c.Conditions(seen.job.status, now, _generation(self.job))
+        self.status: dict[str, Any] = {
+            **seen.job.status,
+            **counts_of(seen),
+            "observedGeneration": generation_of(self.job),
+        }
+        self.conditions = c.Conditions(seen.job.status, now, generation_of(self.job))
         self.steps: list[Step] = []
         self.later: list[float] = []
-        self.coordinators = sorted(_of(seen, COORDINATOR), key=number_of)
-        self.nodes = sorted(_of(seen, NODE), key=_index)
+        self.coordinators = sorted(of_role(seen, COORDINATOR), key=number_of)
+        self.nodes = sorted(of_role(seen, NODE), key=index_of)
         self.live = [pod for pod in self.nodes if is_live(pod)]
         standing = [pod for pod in self.coordinators if is_live(pod)]
         self.coordinator = standing[-1] if standing else None
@@ -333,7 +178,7 @@ class _Look:
             self.later.append(self.now + TRY_AGAIN)
             self._let_go(given_up)
             if self.coordinator is not None and runs(self.coordinator):  # it need not wait for them
-                self.steps.append(Tell(self._wanted, _names(self.live)))
+                self.steps.append(Tell(self._wanted, names_of(self.live)))
 
     # nodes
 
@@ -351,7 +196,7 @@ class _Look:
                 if due != float("inf"):
                     self.later.append(due)
         missing = self._target - len(self.live) - held
-        taken = self.seen.taken | {_index(pod) for pod in self.nodes}
+        taken = self.seen.taken | {index_of(pod) for pod in self.nodes}
         free = (index for index in range(len(taken) + max(missing, 0)) if index not in taken)
         number = int(self.status.get("nodes") or 0)
         for index, _ in zip(free, range(missing)):
@@ -373,16 +218,16 @@ class _Look:
             return
         if self.coordinator is None or not runs(self.coordinator):
             if surplus > 0:  # nobody trains now: those that run nowhere first, then the last
-                self._let_go(sorted(self.live, key=lambda pod: (not is_stuck(pod), -_index(pod)))[:surplus])
+                self._let_go(sorted(self.live, key=lambda pod: (not is_stuck(pod), -index_of(pod)))[:surplus])
             return
         coming = [str(step.node) for step in self.steps if isinstance(step, CreateNode)]
-        nodes, told = (*_names(self.live), *coming), self.seen.told
+        nodes, told = (*names_of(self.live), *coming), self.seen.told
         if told is None or (told.wanted, told.nodes) != (self._wanted, nodes):
             self.steps.append(Tell(self._wanted, nodes))
             return
         self.status["wanted"] = self._wanted
         if surplus > 0:
-            self._let_go([pod for pod in self.live if str(_index(pod)) in told.release][:surplus])
+            self._let_go([pod for pod in self.live if str(index_of(pod)) in told.release][:surplus])
 
     def _let_go(self, pods: Sequence[Object]) -> None:
         self.steps += [Delete(pod) for pod in pods]
@@ -405,41 +250,3 @@ class _Look:
             self.conditions.set(c.RESTARTING, True, "ElasticJobRestarting", lacks)
             return "Recovering", f"{lacks}; {sentence}"
         return "Starting", f"waiting: {sentence}"
-
-
-# -- small questions ---------------------------------------------------------------------------------------------------
-
-
-def _of(seen: Seen, role: str) -> list[Object]:
-    """The job's pods of that role that the operator made."""
-    return [pod for pod in seen.pods if role_of(pod) == role and number_of(pod) >= 0]
-
-
-def _index(pod: Object) -> int:
-    return number_of(pod, INDEX)
-
-
-def _names(pods: Sequence[Object]) -> tuple[str, ...]:
-    return tuple(str(_index(pod)) for pod in pods)
-
-
-def _generation(job: ElasticJob) -> int:
-    return int(job.object["metadata"].get("generation") or 0)
-
-
-def _counts(seen: Seen) -> dict[str, Any]:
-    """How many pods of nodes are in which state."""
-    nodes = _of(seen, NODE)
-    live = [pod for pod in nodes if is_live(pod)]
-    phases = [pod.get("status", {}).get("phase") for pod in nodes]
-    ready = sum(runs(pod) for pod in live)
-    return {
-        "replicas": len(live),
-        "readyReplicas": ready,
-        "replicaStatuses": {
-            "active": ready,
-            "pending": len(live) - ready,
-            "succeeded": phases.count("Succeeded"),
-            "failed": phases.count("Failed"),
-        },
-    }

@@ -33,7 +33,9 @@ from petctl.operator.leader import Leader
 from petctl.operator.lives import ended, took_room
 from petctl.operator.options import Options, parse_options
 from petctl.operator.queue import Queue
-from petctl.operator.reconcile import Seen, Told, decide
+from petctl.operator.reconcile import decide
+from petctl.operator.seen import Seen
+from petctl.operator.steps import Told
 
 LEASE = "petctl-operator"
 SYNC_WITHIN = 60.0  # seconds for the first lists, before somebody is told what takes so long

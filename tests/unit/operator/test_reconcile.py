@@ -11,8 +11,9 @@ import pytest
 
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.manifests import LEFT
+from petctl.operator.ending import LINGER
 from petctl.operator.pods import number_of
-from petctl.operator.reconcile import GIVE_UP, LINGER, TRY_AGAIN
+from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN
 from tests.unit.operator.world import Killed, World
 
 ONE = {"name": "A", "value": "1"}

@@ -16,7 +16,9 @@ from petctl.operator import pods as make
 from petctl.operator.elasticjob import ElasticJob, read_job
 from petctl.operator.moments import written
 from petctl.operator.pods import role_of
-from petctl.operator.reconcile import (
+from petctl.operator.reconcile import decide
+from petctl.operator.seen import Seen
+from petctl.operator.steps import (
     CreateCoordinator,
     CreateNode,
     CreateService,
@@ -25,10 +27,8 @@ from petctl.operator.reconcile import (
     DeleteJob,
     DeleteService,
     Prepare,
-    Seen,
     Tell,
     Told,
-    decide,
 )
 
 Object = dict[str, Any]

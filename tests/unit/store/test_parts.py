@@ -11,7 +11,7 @@ import pytest
 
 from petctl.errors import Damaged, NoSuchPlace, StoreError
 from petctl.store.body import Held
-from petctl.store.parts import MIB, Records, S3Parts
+from petctl.store.parts import MIB, Records, S3Parts, whole_headers
 from petctl.store.sums import CRC32, MD5, Kinds, crc32_text, whole_crc32
 
 PARTS = [bytes(8 * MIB), b"end"]
@@ -50,6 +50,15 @@ class Store:
 
 def answer(text: str, headers: Mapping[str, str]) -> Any:
     return SimpleNamespace(body=text.encode(), headers=headers)
+
+
+@pytest.mark.parametrize(("kind", "meta"), [("s3", "x-amz-meta"), ("az", "x-ms-meta")])
+def test_both_checksums_of_a_small_object_are_noted_and_one_that_all_know_is_checked(kind: str, meta: str) -> None:
+    headers = whole_headers(kind, Held(b"123456789"))
+    noted = {name: value for name, value in headers.items() if name.startswith(meta)}
+    assert noted == {f"{meta}-petctlmd5": "25f9e794323b453885f5181f1b624d0b", f"{meta}-petctlcrc32": "y/Q5Jg=="}
+    assert headers["content-md5"] == "JfnnlDI7RTiF9RgfG2JNCw=="
+    assert not any(name.startswith("x-amz-checksum") for name in headers)  # not every store that speaks S3 bears it
 
 
 @pytest.mark.parametrize(("temper", "kinds"), [("knows", CRC32), ("ignores", MD5), ("refuses", MD5)])
