@@ -28,11 +28,11 @@ import statistics
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 from common import PROGRAMS, Claim, Missed, Samples, finish, interleave, options, print_table
 from k8s_stage import ENDED, RUNS, Sightings, administrator, events_of, first_process, stage
@@ -149,11 +149,13 @@ def petctl(scene: Scene, system: str, victim: str, parts: dict[str, list[float]]
 def torchrun_job(scene: Scene, marks: Marks) -> Iterator[str]:
     """An Indexed Job of torchrun's that steps; its name."""
     user, name = scene.user, f"torchrun-{secrets.token_hex(3)}"
-    there = user.there
-    user.cluster.kubectl.apply(_torchrun(scene, marks, name), there)
+
+    def all_run(times: Mapping[str, Mapping[str, float]]) -> bool:
+        return sum(pod.startswith(name) and RUNS in known for pod, known in times.items()) == NODES
+
+    user.cluster.kubectl.apply(_torchrun(scene, marks, name), user.there)
     try:
-        running = lambda times: sum(pod.startswith(name) and RUNS in known for pod, known in times.items()) == NODES  # noqa: E731
-        scene.seen.wait("all torchrun pods run", running, START)
+        scene.seen.wait("all torchrun pods run", all_run, START)
         (marks.path.parent / "go").touch()
         try:
             marks.stepping(START, world=NODES, steps=100)
@@ -161,9 +163,7 @@ def torchrun_job(scene: Scene, marks: Marks) -> Iterator[str]:
             raise Missed(f"at the start: {missed}") from None
         yield name
     finally:
-        user.cluster.kubectl(
-            "delete", "job,service", name, there, "--cascade=foreground", "--grace-period=0", "--force"
-        )
+        user.cluster.kubectl("delete", "job,service", name, user.there, "--cascade=foreground")
 
 
 def torchrun(scene: Scene, victim: str, deadline: float) -> list[float]:

@@ -53,7 +53,7 @@ def administrator(cluster: Cluster, namespace: str, tmp_path: Path) -> Iterator[
     try:
         yield found
     finally:
-        cluster.kubectl("delete", "elasticjobs", "--all", found.there, "--ignore-not-found")
+        cluster.kubectl("delete", "elasticjobs,deployments", "--all", found.there, "--ignore-not-found")
 
 
 @pytest.fixture
@@ -150,11 +150,11 @@ def test_whoever_may_edit_a_namespace_may_use_elastic_jobs_in_it(administrator: 
 
 
 def test_what_keeps_it_from_leading_is_said_and_can_be_corrected(administrator: Administrator) -> None:
-    def refused(*words: str) -> str:
-        done = administrator.operator("install", *administrator.only, "--timeout", "30", *words)
+    def refused(*words: str, seconds: int = 15) -> str:
+        done = administrator.operator("install", *administrator.only, "--timeout", str(seconds), *words)
         assert done.returncode == 1, done.stderr
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("petctl: the operator does not lead after 30 s: ")
+        assert last.startswith("petctl: the operator does not lead after ")
         assert last.endswith(f"petctl operator uninstall --namespace {there} --only-namespace {there}")
         return last
 
@@ -164,7 +164,7 @@ def test_what_keeps_it_from_leading_is_said_and_can_be_corrected(administrator: 
     administrator.kubectl("delete", "quota", "none", administrator.there)
     assert "the image no such image" in refused("--image", "no such image")
     old = ("--image", administrator.cluster.image("3.9"))
-    assert "has ended: this needs Python 3.11 or newer, and here is 3.9" in refused(*old)
+    assert "has ended: this needs Python 3.11 or newer, and here is 3.9" in refused(*old, seconds=40)
     administrator.install()
 
 
@@ -173,7 +173,7 @@ def test_an_operator_is_not_made_another_one_by_accident(administrator: Administ
     there = ("--namespace", administrator.namespace)
     done = administrator.operator("install", *administrator.image, *there)
     assert done.returncode == 2
-    assert f"looks after the jobs of the namespace {administrator.namespace}; first: petctl operator" in done.stderr
+    assert f"looks after the jobs of the namespace {administrator.namespace}; it is removed with" in done.stderr
 
 
 def test_somebody_without_the_rights_is_told_who_has_them(administrator: Administrator, user: User) -> None:
@@ -292,6 +292,8 @@ def test_helm_installs_upgrades_and_uninstalls_it(administrator: Administrator, 
     assert len(administrator.pods()) == 2
     administrator.apply(example(administrator))
     administrator.until_phase("hello", "Running", ready=2)
+    definitions = helm("show", "crds", chart)
+    administrator.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", text=definitions)
     helm("upgrade", "petctl", chart, *values, "--set=replicas=1")
     until(lambda: len(administrator.pods()) == 1, "one is left")
     for verb in ("install", "uninstall"):
@@ -317,7 +319,10 @@ def test_it_looks_after_the_whole_cluster_and_all_of_it_goes(administrator: Admi
         administrator.apply(example(administrator))
         administrator.until_phase("hello", "Running", ready=2)
         done = administrator.operator("install", *administrator.image, "--namespace", administrator.namespace)
-        assert done.returncode == 2 and f"an operator for the whole cluster is in {home} already" in done.stderr
+        assert done.returncode == 2 and f"there is an operator in {home}, and it looks after" in done.stderr
+        everywhere = kubectl.get("elasticjobs", "--all-namespaces")["items"]
+        if [job["metadata"]["namespace"] for job in everywhere] != [administrator.namespace]:
+            pytest.skip("somebody else has ElasticJobs now, which would be deleted")
         done = administrator.operator("uninstall", "--with-jobs", "-o", "json", *there)
         assert done.returncode == 0, done.stderr
         removed = json.loads(done.stdout)["removed"]

@@ -66,9 +66,9 @@ class Preloads:
         self.drop(modules)
 
     def save(self) -> None:
-        """Whole or not at all; other nodes of this machine may do the same at the same time."""
+        """Whole or not at all; other nodes may do the same at the same time, in pods with the same process number."""
         content = {"python": self.python, "names": self.names, "without": self.without}
-        draft = f"{self._path}.{os.getpid()}"
+        draft = f"{self._path}.{os.uname().nodename}.{os.getpid()}"
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             with open(draft, "w", encoding="utf-8") as file:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-CONTEXT = {"allow_interspersed_args": False}
+CONTEXT = {"help_option_names": ["-h", "--help"], "allow_interspersed_args": False}
 ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 
 _PLAIN_FIELDS = (

@@ -108,7 +108,7 @@ def install(
 @command.command(
     epilog=examples(
         "petctl operator uninstall",
-        "petctl operator uninstall --with-jobs       ElasticJobs, and that there are any, too",
+        "petctl operator uninstall --with-jobs       ElasticJobs and their definition, too",
         "petctl operator uninstall --only-namespace research",
     )
 )

@@ -48,7 +48,7 @@ def install(api: Api, wishes: Wishes, archive: bytes, tell: Tell, timeout: float
 def uninstall(api: Api, wishes: Wishes, with_jobs: bool, tell: Tell) -> list[str]:
     """Takes it away, and says what was there: not the definition and the jobs, unless `with_jobs`."""
     with _for_administrators("uninstall"):
-        _check_helm(_deployment(api, wishes))
+        _check(api, wishes, removing=True)
         removed = [job for job in jobs(api, wishes) if _remove(api, job, tell)] if with_jobs else []
         # its pods first: they give the Lease back, and need their rights for that
         removed += [thing for thing in reversed(operator(wishes, b"")) if _remove(api, thing, tell)]
@@ -76,41 +76,31 @@ def _for_administrators(what: str) -> Iterator[None]:
         raise Forbidden(f"{error.status.get('message') or error}; have an administrator {what} the operator") from None
 
 
-def _check(api: Api, wishes: Wishes) -> None:
-    """Refuses what would leave two operators at the same jobs, or a half of one behind."""
-    found = _deployment(api, wishes)
-    _check_helm(found)
-    if found is not None:
-        before = _only(found)
-        if before != wishes.only_namespace:
-            of = f"of the namespace {before}" if before else "of the whole cluster"
+def _check(api: Api, wishes: Wishes, removing: bool = False) -> None:
+    """Refuses what would have two operators look after the same jobs, or would take away a part of another one."""
+    there = api.list(path("deployments"), _SELECTOR)
+    for found in sorted(there, key=lambda found: bool(found["metadata"]["namespace"] != wishes.namespace)):
+        about = found["metadata"]
+        one = wishes._replace(namespace=about["namespace"], only_namespace=_only(found))
+        if one.namespace == wishes.namespace:
+            _leave_to_helm(about)
+            clashes = one != wishes
+        elif removing:
+            clashes = not one.only_namespace and not wishes.only_namespace  # what is the cluster's has the same names
+        else:
+            clashes = one.only_namespace == wishes.only_namespace or not (one.only_namespace and wishes.only_namespace)
+        if clashes:
+            whose = f"of the namespace {one.only_namespace}" if one.only_namespace else "of the whole cluster"
             raise UsageError(
-                f"the operator in {wishes.namespace} looks after the jobs {of}; first: petctl operator uninstall "
-                + _words(wishes._replace(only_namespace=before))
-            )
-    if wishes.only_namespace:
-        return
-    with suppress(NoSuchObject):
-        binding = api.get(path("clusterrolebindings", name=NAME))
-        homes = {subject.get("namespace") for subject in binding.get("subjects") or ()} - {wishes.namespace}
-        if homes:
-            home = homes.pop()
-            raise UsageError(
-                f"an operator for the whole cluster is in {home} already; upgrade that one with --namespace {home}, or "
-                f"first: petctl operator uninstall --namespace {home}"
+                f"there is an operator in {one.namespace}, and it looks after the jobs {whose}; it is removed with "
+                f"petctl operator uninstall {_words(one)}"
             )
 
 
-def _check_helm(found: Object | None) -> None:
-    release = ((found or {}).get("metadata", {}).get("annotations") or {}).get(_HELM)
+def _leave_to_helm(about: Mapping[str, Any]) -> None:
+    release = (about.get("annotations") or {}).get(_HELM)
     if release:
-        raise UsageError(f"Helm has installed this operator; use helm upgrade {release}, or helm uninstall {release}")
-
-
-def _deployment(api: Api, wishes: Wishes) -> Object | None:
-    with suppress(NoSuchObject):
-        return api.get(path("deployments", wishes.namespace, NAME))
-    return None
+        raise UsageError(f"Helm has installed this operator; use helm upgrade {release} or helm uninstall {release}")
 
 
 def _only(deployment: Object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +27,15 @@ def test_what_was_saved_is_known_again(path: str) -> None:
     second = Preloads(path)
     assert (second.names, second.without, second.python) == (["b", "a", "d"], {"c": "starts a thread"}, "this python")
     assert [file.name for file in Path(path).parent.iterdir()] == ["key.json"]
+
+
+def test_nodes_in_two_pods_with_one_cache_do_not_meet(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafts = []
+    monkeypatch.setattr("os.replace", lambda draft, target: drafts.append(draft))
+    for host in ("job-node-0", "job-node-1"):
+        monkeypatch.setattr("os.uname", lambda host=host: SimpleNamespace(nodename=host))
+        Preloads(path).save()
+    assert len(set(drafts)) == 2
 
 
 def test_another_interpreter_knows_nothing(path: str) -> None:

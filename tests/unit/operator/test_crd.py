@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any, Iterator
 
 from petctl.operator.crd import crd
 from petctl.operator.elasticjob import read_job
 from petctl.operator.template import OF_CONTAINERS, OF_PODS
 
+DOCS = Path(__file__).parents[3] / "docs"
 (VERSION,) = crd()["spec"]["versions"]
 SCHEMA: dict[str, Any] = VERSION["schema"]["openAPIV3Schema"]
 
@@ -73,6 +76,14 @@ def test_columns_are_fields_that_there_are() -> None:
     assert list(columns) == ["Min", "Max", "Wanted", "Ready", "State", "Age", "Message"]
     assert set(columns.values()) - paths == {".metadata.creationTimestamp"}
     assert set(VERSION["subresources"]["scale"].values()) <= paths
+
+
+def test_the_guide_names_every_field_and_shows_the_example_as_it_is() -> None:
+    guide = (DOCS / "operator.md").read_text()
+    assert [name for name in SCHEMA["properties"]["spec"]["properties"] if f"\n| `{name}` |" not in guide] == []
+    example = (DOCS / "kubernetes" / "elasticjob.yaml").read_text()
+    (shown,) = re.findall(r"```yaml\n(.*?)```", guide, re.DOTALL)
+    assert shown == "".join(line for line in example.splitlines(keepends=True) if not line.startswith("#"))
 
 
 def test_it_is_fresh_each_time_and_fits_where_kubectl_keeps_a_copy() -> None:

@@ -1,0 +1,102 @@
+"""How a job ends, what is put on record about it, and what is removed then. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from petctl.clusters.kubernetes import looking
+from petctl.clusters.kubernetes.names import COORDINATOR
+from petctl.errors import InternalError, UsageError
+from petctl.operator import conditions as c
+from petctl.operator import pods as make
+from petctl.operator.elasticjob import Object
+from petctl.operator.lives import ended_at, is_live, terminates
+from petctl.operator.moments import seconds, written
+from petctl.operator.record import record_of
+from petctl.operator.seen import Seen, counts_of, generation_of, of_role
+from petctl.operator.steps import Announce, Decision, Delete, DeleteJob, DeleteService, Step
+
+LINGER = 10.0
+"""Seconds in which nodes that were told of the job's end go by themselves: what a deleted pod printed is gone."""
+
+
+def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
+    """How the job ended, in the form of a coordinator's last words; None while it goes on."""
+    job, coordinators = seen.job, of_role(seen, COORDINATOR)
+    message = looking.ended(job.object, coordinators)
+    if message is not None:
+        return message
+    if any(pod.get("status", {}).get("phase") == "Succeeded" for pod in coordinators):
+        sentence = "its coordinator ended without saying how the job ended"
+        return _message("lost", InternalError.code, sentence, now)
+    deadline = job.spec.get("activeDeadlineSeconds")
+    started = seconds(job.status.get("startTime"))
+    if deadline and started and not job.suspended and now >= started + deadline:
+        return _message("failed", 124, f"over its activeDeadlineSeconds ({deadline})", now)
+    if not job.status.get("coordinators"):
+        try:
+            make.coordinator_pod(job, record_of(job, job.most), 0, alone=True)
+            make.node_pod(job, 0, 0)
+        except UsageError as error:
+            return _message("failed", UsageError.code, str(error), now)
+    return None
+
+
+def _message(state: str, code: int, sentence: str, now: float) -> dict[str, Any]:
+    return {"outcome": {"state": state, "code": code, "sentence": sentence}, "finished": now}
+
+
+def closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
+    """Puts the outcome on record; what is left is cleaned at the next look."""
+    job, outcome = seen.job, message["outcome"]
+    well, sentence = outcome["state"] == "succeeded", str(outcome["sentence"])
+    conditions = c.Conditions(job.status, now, generation_of(job))
+    reason = "ElasticJobSucceeded" if well else _why(outcome)
+    conditions.set(c.RUNNING, False, reason, sentence)
+    conditions.set(c.RESTARTING, False, reason, sentence)
+    conditions.set(c.SUSPENDED, False, reason, sentence)
+    conditions.set(c.SUCCEEDED if well else c.FAILED, True, reason, sentence)
+    status = {
+        **job.status,
+        **counts_of(seen),
+        "phase": c.SUCCEEDED if well else c.FAILED,
+        "message": f"{outcome['state']}: {sentence}",
+        "conditions": conditions.all(),
+        "exitCode": int(outcome["code"]),
+        "outcome": json.dumps(message),
+        "completionTime": written(float(message.get("finished") or now)),
+        "observedGeneration": generation_of(job),
+    }
+    return Decision(status, (Announce(reason, sentence, not well),), now)
+
+
+def _why(outcome: Mapping[str, Any]) -> str:
+    if outcome["state"] == "cancelled":
+        return "Cancelled"
+    return {124: "DeadlineExceeded", UsageError.code: "Invalid"}.get(int(outcome["code"]), "ElasticJobFailed")
+
+
+def cleaned(seen: Seen, now: float) -> Decision:
+    """Removes what its policy says, and in the end the job itself."""
+    job, policy = seen.job, seen.job.spec.get("cleanPodPolicy") or "Running"
+    ttl = job.spec.get("ttlSecondsAfterFinished")
+    due = None if ttl is None else seconds(job.status.get("completionTime")) + ttl
+    if due is not None and now >= due:
+        return Decision(job.status, (DeleteJob(),))
+    doomed: list[Object] = []
+    live, coordinators = [pod for pod in seen.pods if is_live(pod)], of_role(seen, COORDINATOR)
+    told = looking.last_words(coordinators) is not None  # and so were the nodes
+    by_then = max(ended_at(pod) for pod in coordinators) + LINGER if told else now
+    if policy == "All":
+        doomed = [pod for pod in seen.pods if not terminates(pod)]
+    elif policy == "Running" or not told:
+        if now >= by_then:
+            doomed = live
+        elif live:
+            due = min(by_then, due or by_then)
+    steps: list[Step] = [Delete(pod) for pod in doomed]
+    if policy == "All" and seen.service:
+        steps.append(DeleteService())
+    return Decision({**job.status, **counts_of(seen)}, tuple(steps), due)

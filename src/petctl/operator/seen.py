@@ -1,0 +1,58 @@
+"""What is known of one job at one moment, and small questions about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from petctl.clusters.kubernetes.names import INDEX, NODE
+from petctl.operator.elasticjob import ElasticJob, Object
+from petctl.operator.lives import is_live, runs
+from petctl.operator.pods import number_of, role_of
+from petctl.operator.steps import Told
+
+
+class Seen(NamedTuple):
+    """All that is known of one job."""
+
+    job: ElasticJob
+    pods: Sequence[Object] = ()  # those that it owns
+    service: bool = False  # is there one?
+    taken: frozenset[int] = frozenset()  # indices of which an earlier job of that name still has a pod
+    room_at: float = 0.0  # when a machine may have got room last
+    told: Told | None = None  # just now
+
+
+def of_role(seen: Seen, role: str) -> list[Object]:
+    """The job's pods of that role that the operator made."""
+    return [pod for pod in seen.pods if role_of(pod) == role and number_of(pod) >= 0]
+
+
+def index_of(pod: Object) -> int:
+    return number_of(pod, INDEX)
+
+
+def names_of(pods: Sequence[Object]) -> tuple[str, ...]:
+    return tuple(str(index_of(pod)) for pod in pods)
+
+
+def generation_of(job: ElasticJob) -> int:
+    return int(job.object["metadata"].get("generation") or 0)
+
+
+def counts_of(seen: Seen) -> dict[str, Any]:
+    """How many pods of nodes are in which state."""
+    nodes = of_role(seen, NODE)
+    live = [pod for pod in nodes if is_live(pod)]
+    phases = [pod.get("status", {}).get("phase") for pod in nodes]
+    ready = sum(runs(pod) for pod in live)
+    return {
+        "replicas": len(live),
+        "readyReplicas": ready,
+        "replicaStatuses": {
+            "active": ready,
+            "pending": len(live) - ready,
+            "succeeded": phases.count("Succeeded"),
+            "failed": phases.count("Failed"),
+        },
+    }
