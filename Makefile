@@ -41,7 +41,7 @@ test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its o
 	  $(VENV)/bin/python -m tests.k8s.cluster prepare; \
 	  $(VENV)/bin/python -m pytest tests/k8s/lifecycle || status=1; \
 	fi; \
-	$(VENV)/bin/python -m tests.k8s.cluster run $(VENV)/bin/python -m pytest tests/k8s --ignore=tests/k8s/lifecycle || status=1; \
+	$(VENV)/bin/python -m tests.k8s.cluster run $(VENV)/bin/python -m pytest $(K8S_ARGS) tests/k8s --ignore=tests/k8s/lifecycle || status=1; \
 	exit $$status
 
 k8s-up: $(VENV)/.ready ## the same cluster, to work with by hand; prints how

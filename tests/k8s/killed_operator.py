@@ -46,5 +46,5 @@ def die_at(said: str) -> None:
     _moment += 1
 
 
-Requests.answer = answer  # type: ignore[method-assign]
+Requests.answer = answer  # type: ignore[assignment,method-assign]
 sys.exit(main(sys.argv[3:]))

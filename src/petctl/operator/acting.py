@@ -17,6 +17,7 @@ from typing import Any
 
 from petctl.clusters.kubernetes.api import Api, Items, path
 from petctl.clusters.kubernetes.asking import Asking
+from petctl.clusters.kubernetes.elasticjobs import API_VERSION, KIND
 from petctl.clusters.kubernetes.failures import (
     Conflict,
     Forbidden,
@@ -30,7 +31,7 @@ from petctl.clusters.kubernetes.names import COORDINATOR, ID, object_name, selec
 from petctl.errors import PetctlError
 from petctl.operator import pods
 from petctl.operator.cache import Cache
-from petctl.operator.elasticjob import API_VERSION, KIND, ElasticJob, Object, read_job
+from petctl.operator.elasticjob import ElasticJob, Object, read_job
 from petctl.operator.lives import is_live
 from petctl.operator.moments import written
 from petctl.operator.pods import number_of, owned

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petctl.operator.elasticjob import GROUP, KIND, VERSION
+from petctl.clusters.kubernetes.elasticjobs import GROUP, KIND, VERSION
 from petctl.operator.schema import (
     ANEW,
     FIXED,

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from petctl.clusters.kubernetes.names import CONTAINER, ID, JOB, MANAGED, ROLE
+from petctl.clusters.kubernetes.elasticjobs import bounds, id_of
+from petctl.clusters.kubernetes.names import CONTAINER, JOB, MANAGED, ROLE
 from petctl.errors import UsageError
 
 Object = dict[str, Any]
 
-GROUP, VERSION, KIND = "petctl.dev", "v1", "ElasticJob"
-API_VERSION = f"{GROUP}/{VERSION}"
 RETRYABLE = ((130, 130), (137, 138), (143, 143))
 """Exit codes that `restartPolicy: ExitCode` restarts from: signals from outside, and 138, which is the user's own."""
 DEFAULT_GRACE = 30.0
@@ -100,15 +99,15 @@ def read_job(found: Object) -> ElasticJob:
     """What the object says, defaults filled in."""
     about, spec = found["metadata"], found.get("spec") or {}
     replicas = spec.get("replicas")
-    least = int(spec.get("minReplicas") or replicas or 1)
+    least, most = bounds(found)
     return ElasticJob(
         object=found,
         namespace=about["namespace"],
         name=about["name"],
         uid=about["uid"],
-        id=str((about.get("annotations") or {}).get(ID) or about["name"]),
+        id=id_of(found),
         least=least,
-        most=int(spec.get("maxReplicas") or replicas or least),
+        most=most,
         replicas=None if replicas is None else int(replicas),
         suspended=bool(spec.get("suspend")),
         spec={"template": {}, **spec},

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import petctl
+from petctl.clusters.kubernetes.elasticjobs import GROUP
 from petctl.operator.crd import PLURAL, crd
-from petctl.operator.elasticjob import GROUP
 
 NAME = "petctl-operator"
 NAMESPACE = "petctl-system"

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from petctl.clusters.kubernetes import manifests as make
+from petctl.clusters.kubernetes.elasticjobs import API_VERSION, KIND
 from petctl.clusters.kubernetes.names import COORDINATOR, INDEX, NODE, NUMBER, OWNER, ROLE, object_name
 from petctl.clusters.kubernetes.podpatch import patched
-from petctl.operator.elasticjob import API_VERSION, KIND, ElasticJob, Object
+from petctl.operator.elasticjob import ElasticJob, Object
 
 
 def owned(manifest: Object, job: ElasticJob) -> Object:

@@ -21,13 +21,14 @@ from typing import Any
 
 from petctl.clusters.kubernetes.access import Access
 from petctl.clusters.kubernetes.api import Api, Items, path
+from petctl.clusters.kubernetes.elasticjobs import KIND
 from petctl.clusters.kubernetes.failures import Conflict, KubernetesError
 from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.clusters.kubernetes.names import MANAGED, NODE, NUMBER, object_name
 from petctl.errors import PetctlError, Unreachable
 from petctl.operator.acting import Acting, Obstacle
 from petctl.operator.cache import Cache, Object, without_managed_fields
-from petctl.operator.elasticjob import KIND, ElasticJob, read_job
+from petctl.operator.elasticjob import ElasticJob, read_job
 from petctl.operator.health import Health, serve_health
 from petctl.operator.leader import Leader
 from petctl.operator.lives import ended, took_room

@@ -112,7 +112,7 @@ async def test_a_node_does_not_stick_to_an_address_that_swallows_everything(tmp_
     place, connected, tried = tmp_path / "coordinator.json", asyncio.Event(), asyncio.Event()
     join = JoinFile("job", TOKEN, "", {"file": str(place)})
     node = connection.Connection(
-        join, None, lambda welcome: connected.set(), print, print, lambda sentence: tried.set()
+        join, lambda argv, log: None, lambda welcome: connected.set(), print, print, lambda sentence: tried.set()
     )
     with swallowing() as address:
         place.write_text(json.dumps({"address": address}))

@@ -53,7 +53,7 @@ def test_whoever_reads_a_job_fills_in_what_the_server_does() -> None:
         "warm": True,
     }
     about = {"name": "job", "namespace": "team", "uid": "1"}
-    bare, filled = (read_job({"metadata": about, "spec": spec}) for spec in ({"template": {}}, defaults))
+    bare, filled = (read_job({"metadata": about, "spec": spec}) for spec in [dict[str, Any](template={}), defaults])
     for name in ("restarts", "retry_on", "suspended", "least", "most"):
         assert getattr(bare, name) == getattr(filled, name)
 

@@ -19,7 +19,8 @@ from petctl.clusters.kubernetes.podpatch import patched
 if TYPE_CHECKING:  # operators read these too, and have the standard library only
     from petctl.spec import Job
 
-KIND = "ElasticJob"
+GROUP, VERSION, KIND = "petctl.dev", "v1", "ElasticJob"
+API_VERSION = f"{GROUP}/{VERSION}"
 UNSEEN = 10.0
 """Seconds after which an operator, if there is one, has seen a new ElasticJob."""
 ENDS = {"Succeeded": "succeeded", "Failed": "failed"}
@@ -48,7 +49,7 @@ def elastic_job(job_id: str, job: Job, wishes: Wishes) -> dict[str, Any]:
         "template": _template(job, wishes),
     }
     metadata = {"name": object_name(job_id), "labels": labels(job_id), "annotations": {ID: job_id}}
-    return {"apiVersion": "petctl.dev/v1", "kind": KIND, "metadata": metadata, "spec": spec}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
 def _template(job: Job, wishes: Wishes) -> dict[str, Any]:

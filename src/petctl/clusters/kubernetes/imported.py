@@ -8,7 +8,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from petctl.clusters.kubernetes.elasticjobs import KIND
+from petctl.clusters.kubernetes.elasticjobs import API_VERSION, KIND
 from petctl.clusters.kubernetes.importing import Found
 from petctl.clusters.kubernetes.names import ID, object_name
 from petctl.errors import UsageError
@@ -37,7 +37,7 @@ def elastic_job(found: Found) -> dict[str, Any]:
     if found.restarts is not None:
         spec["backoffLimit"] = found.restarts
     spec |= {**found.more, "template": template}
-    return {"apiVersion": "petctl.dev/v1", "kind": KIND, "metadata": metadata, "spec": spec}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
 def job(found: Found) -> tuple[Job, list[str]]:
