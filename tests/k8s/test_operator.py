@@ -76,7 +76,8 @@ class Owner:
 
     def last_step(self, pod: str) -> tuple[int, int, int, int]:
         """Step, world size, round and process of the last one that a node printed."""
-        lines = [line for line in self.kubectl("logs", pod, self.there).splitlines() if " step " in f" {line}"]
+        printed = self.kubectl.attempt("logs", pod, self.there).stdout  # nothing where it has not started yet
+        lines = [line for line in printed.splitlines() if " step " in f" {line}"]
         words = lines[-1].partition("step ")[2].split() if lines else []
         if len(words) < 7:
             return -1, 0, 0, 0
@@ -345,3 +346,19 @@ def picture(owner: Owner) -> Object:
 def _words(cluster: Cluster, namespace: str) -> list[str]:
     words = [sys.executable, "-m", "petctl.operator.run", "--kubeconfig", str(cluster.kubeconfig)]
     return [*words, "--namespace", namespace, "--lease-namespace", namespace]
+
+
+def test_a_quota_is_told_and_does_not_make_it_hurry(owner: Owner) -> None:
+    """Two nodes where the quota has room for a coordinator and one of them: it trains, and asks again with pauses."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
+    owner.kubectl.apply([quota], owner.there)
+    until(lambda: owner.kubectl.get("quota", "few", owner.there)["status"].get("hard"), "the quota holds", 30)
+    owner.make(replicas=2, minReplicas=1, maxReplicas=2)
+    owner.until(lambda status: "exceeded quota" in status.get("message", ""), "it says so")
+    owner.stepping("job-node-0", 1)
+    before, begin = owner.status()["nodes"], time.monotonic()
+    owner.stepping("job-node-0", 1, owner.last_step("job-node-0")[0] + 100)
+    spent = time.monotonic() - begin
+    assert owner.status()["nodes"] - before <= 2 + spent  # each attempt is counted
+    owner.kubectl("delete", "quota", "few", owner.there)
+    owner.ready(2)

@@ -154,9 +154,7 @@ def _entries(output: Output, path: str) -> Iterator[tuple[str, Entry]]:
     end, _ = _open(output, path)
     prefix = "".join(f"{part}/" for part in (output.id, path) if part)
     if end.entry is not None:
-        from dataclasses import replace
-
-        yield prefix.rstrip("/").removesuffix(end.location.name), replace(end.entry, path=end.location.name)
+        yield prefix.rstrip("/").removesuffix(end.location.name), end.entry._replace(path=end.location.name)
         return
     if path and not end.folder:
         raise NoSuchPlace(f"there is no {path} in the output {output.id or output.location}")

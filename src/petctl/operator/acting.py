@@ -88,6 +88,7 @@ class Acting:
 
     def hindered(self, job: ElasticJob, sentence: str) -> None:
         """Shows people what is in the way."""
+        job = read_job(self._jobs.get(*job.key) or job.object)  # its status may have been written since
         with suppress(KubernetesError):
             self._write_status(job, {**job.status, "message": sentence})
         self._announce(job, Announce("Hindered", sentence, warning=True))

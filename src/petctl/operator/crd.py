@@ -232,6 +232,7 @@ def _status() -> Schema:
         ),
         "coordinators": integer("So many pods of coordinators were made until now."),
         "nodes": integer("So many pods of nodes were made until now."),
+        "broken": integer("So often pods ended at their start in a row; the next ones wait longer for that."),
         "startTime": moment("When the operator took the job up."),
         "completionTime": moment("When the job ended."),
         "exitCode": integer("The job's exit code, once it has ended."),

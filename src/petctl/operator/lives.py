@@ -66,8 +66,12 @@ def may_retry(pod: Object) -> bool:
 
 def lived(pod: Object) -> float:
     """For how many seconds it ran."""
-    began = seconds(pod.get("status", {}).get("startTime") or pod["metadata"].get("creationTimestamp"))
-    return max(0.0, ended_at(pod) - began)
+    return max(0.0, ended_at(pod) - began_at(pod))
+
+
+def began_at(pod: Object) -> float:
+    """When a machine took it up; as soon as it was made, where none has said so."""
+    return seconds(pod.get("status", {}).get("startTime") or pod["metadata"].get("creationTimestamp"))
 
 
 def ended_at(pod: Object) -> float:

@@ -19,7 +19,7 @@ from petctl.clusters.kubernetes.names import COORDINATOR, NODE, selector
 from petctl.operator import conditions as c
 from petctl.operator.elasticjob import Object
 from petctl.operator.ending import cleaned, closed, ended
-from petctl.operator.lives import ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
+from petctl.operator.lives import began_at, ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
 from petctl.operator.moments import seconds, written
 from petctl.operator.pods import number_of
 from petctl.operator.seen import Seen, counts_of, generation_of, index_of, names_of, of_role
@@ -128,19 +128,28 @@ class _Look:
             self.steps += [Delete(pod) for pod in ended]
             return
         number = int(self.status.get("coordinators") or 0)
-        due = max((ended_at(pod) + self._pause(pod, number) for pod in ended), default=0.0)
+        due = max((ended_at(pod) + self._pause(pod) for pod in ended), default=0.0)
         if self.now < due:
             self.later.append(due)
             return
+        self._remember([pod for pod in ended if self._pause(pod)])
         self.status["coordinators"] = number + 1
         self.steps.append(Prepare(int(self.status.get("wanted") or self.job.most)))
         self.steps.append(CreateCoordinator(number, alone=not self.nodes))
 
-    def _pause(self, pod: Object, generation: int) -> float:
+    def _pause(self, pod: Object) -> float:
         """How long the successor of an ended pod waits: not at all after a long life or an end that others made."""
         if may_retry(pod) or lived(pod) >= LONG_LIFE:
             return 0.0
-        return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(generation, 16)))
+        before = int(self.job.status.get("broken") or 0)
+        return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(before, 16)))
+
+    def _remember(self, broken: Sequence[Object]) -> None:
+        """Pods that broke at their start: the next ones wait longer, until one has lived long."""
+        if broken:
+            self.status["broken"] = int(self.job.status.get("broken") or 0) + 1
+        elif any(runs(pod) and self.now >= began_at(pod) + LONG_LIFE for pod in self.live):
+            self.status.pop("broken", None)
 
     # size
 
@@ -184,17 +193,14 @@ class _Look:
 
     def _fill(self) -> None:
         """As many pods as there should be; one whose index is still taken by an earlier pod gets another."""
-        held = 0
-        for pod in self.nodes:
-            if is_live(pod) or terminates(pod):
-                continue
-            due = self._due(pod)
-            if self.now >= due:
-                self.steps.append(Delete(pod))
-            else:
-                held += 1
-                if due != float("inf"):
-                    self.later.append(due)
+        ended = {
+            pod["metadata"]["name"]: self._due(pod) for pod in self.nodes if not is_live(pod) and not terminates(pod)
+        }
+        replaced = [pod for pod in self.nodes if ended.get(pod["metadata"]["name"], float("inf")) <= self.now]
+        self.steps += [Delete(pod) for pod in replaced]
+        self._remember([pod for pod in replaced if self._pause(pod)])
+        held = len(ended) - len(replaced)
+        self.later += [due for due in ended.values() if self.now < due < float("inf")]
         missing = self._target - len(self.live) - held
         taken = self.seen.taken | {index_of(pod) for pod in self.nodes}
         free = (index for index in range(len(taken) + max(missing, 0)) if index not in taken)
@@ -209,7 +215,7 @@ class _Look:
         if pod.get("status", {}).get("phase") == "Succeeded":  # it was told that the job is over, which will show
             newer = self.coordinator is not None and number_of(self.coordinator) > 0
             return ended_at(pod) + LONG_LIFE if newer else float("inf")
-        return ended_at(pod) + self._pause(pod, int(self.status.get("nodes") or 0) // max(self._target, 1))
+        return ended_at(pod) + self._pause(pod)
 
     def _agree(self) -> None:
         """Has the coordinator know the size; whom it can spare best, go."""
@@ -221,7 +227,7 @@ class _Look:
                 self._let_go(sorted(self.live, key=lambda pod: (not is_stuck(pod), -index_of(pod)))[:surplus])
             return
         coming = [str(step.node) for step in self.steps if isinstance(step, CreateNode)]
-        nodes, told = (*names_of(self.live), *coming), self.seen.told
+        nodes, told = tuple(sorted((*names_of(self.live), *coming), key=int)), self.seen.told
         if told is None or (told.wanted, told.nodes) != (self._wanted, nodes):
             self.steps.append(Tell(self._wanted, nodes))
             return

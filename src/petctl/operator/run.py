@@ -140,6 +140,7 @@ class Looks:
         self._queue: Queue[Key] = Queue()
         self._room_at = 0.0
         self._machines: dict[str, Any] = {}
+        self._said: dict[str, list[Any]] = {}  # uid of a job -> what its user wants
         self.jobs = Cache(api, path("elasticjobs", namespace), "", self._job_changed)
         self.pods = Cache(api, path("pods", namespace), f"{_OURS},{NUMBER}", self._pod_changed, slim_pod)
         self.services = Cache(api, path("services", namespace), _OURS, self._owned_changed)
@@ -173,7 +174,16 @@ class Looks:
     # -- what makes a job worth a look ---------------------------------------------------------------------------------
 
     def _job_changed(self, job: Object) -> None:
-        self._queue.add((job["metadata"]["namespace"], job["metadata"]["name"]))
+        """What its user has said anew. A status is the operator's own word: taken for news, it would follow itself."""
+        about = job["metadata"]
+        key = about["namespace"], about["name"]
+        said = [about.get(part) for part in ("generation", "annotations", "deletionTimestamp")]
+        before = self._said.get(about["uid"])
+        if self.jobs.get(*key) is None:
+            self._said.pop(about["uid"], None)
+        elif said != before:
+            self._said[about["uid"]] = said
+            self._queue.add(key)
 
     def _owned_changed(self, thing: Object) -> None:
         for owner in thing["metadata"].get("ownerReferences") or ():
@@ -197,7 +207,7 @@ class Looks:
         self._room_at = time.time()
         for job in self.jobs.all():
             if (job.get("status") or {}).get("room"):
-                self._job_changed(job)
+                self._queue.add((job["metadata"]["namespace"], job["metadata"]["name"]))
 
     # -- looking -------------------------------------------------------------------------------------------------------
 

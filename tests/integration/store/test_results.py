@@ -201,6 +201,8 @@ def test_results_are_up_during_the_run_and_after_a_failure(runs: Runs) -> None:
     assert [entry.path for entry in runs.depot("models/best").entries("it")] == ["first-0", "last-0"]
     listed = json.loads(runs.petctl("outputs", "ls", "-o", "json", second, "model").stdout)
     assert [row["path"] for row in listed] == ["model/first-0", "model/last-0"]
+    (one,) = json.loads(runs.petctl("outputs", "ls", "-o", "json", second, "model", "last-0").stdout)
+    assert (one["path"], one["size"]) == ("model/last-0", 4)
 
 
 def test_a_wrong_place_is_told_at_submit(runs: Runs) -> None:

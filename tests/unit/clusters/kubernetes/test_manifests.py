@@ -218,3 +218,13 @@ def test_what_kubectl_is_to_create_fits_where_it_keeps_a_copy() -> None:
 
 def test_code_lies_where_the_agent_unpacks_it() -> None:
     assert make.code_directory({"id": "a" * 64, "inside": "sub"}) == f"/petctl/state/code/{'a' * 16}/sub"
+
+
+def test_the_coordinator_goes_where_nodes_may_go_but_needs_none_of_their_means() -> None:
+    spot = {"key": "spot", "operator": "Exists"}
+    patch = {"spec": {"tolerations": [spot], "priorityClassName": "high", "nodeSelector": {"gpu": "yes"}}}
+    wishes = WISHES._replace(patches=[("pod", patch)])
+    spec = make.coordinator_pod(JOB, wishes, 0, [], False, make.COUNTED)["spec"]
+    assert spot in spec["tolerations"]
+    assert spec["priorityClassName"] == "high"
+    assert "nodeSelector" not in spec
