@@ -91,7 +91,7 @@ def test_training_goes_on_while_the_api_server_is_down(own_cluster: Cluster, use
     control = own_cluster.machine("control")
     job = user.submit("-n", "1:1:2", "timed.py")
     before = user.running(job, 1)
-    until(lambda: len(steps_of(user, job)) >= 150, "a calm time")
+    until(lambda: len(steps_of(user, job)) >= 100, "a calm time")
     begin = time.monotonic()  # nodes are this very machine: their clock is the same
     control.stop("kube-apiserver")
     try:
@@ -109,7 +109,8 @@ def test_training_goes_on_while_the_api_server_is_down(own_cluster: Cluster, use
         before[name] for name in ("round", "epoch", "spent")
     ]
     assert user.petctl("scale", job, "2").returncode == 0
-    grown = user.running(job, 2, after=before["round"])
+    # Kubernetes' own programs have tried less and less often by now: up to half a minute for each that must see it.
+    grown = user.running(job, 2, after=before["round"], seconds=150)
     assert (grown["spent"], grown["size"]["wanted"]) == (0, 2)
     steps = [step for step in steps_of(user, job) if step.round == before["round"]]
     assert [step.step for step in steps] == list(range(len(steps)))  # each once, none missing

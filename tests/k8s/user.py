@@ -98,7 +98,7 @@ class User:
         hard = ("get", "resourcequota", "few", self.there, "--output=jsonpath={.status.hard.pods}")
         until(lambda: self.cluster.kubectl(*hard) == str(most), "the quota holds")
 
-    def running(self, job: str, nodes: int, after: int = 0) -> dict[str, Any]:
+    def running(self, job: str, nodes: int, after: int = 0, seconds: float = 90) -> dict[str, Any]:
         """The status once so many nodes run in a round after that one."""
 
         def look() -> dict[str, Any]:
@@ -106,7 +106,7 @@ class User:
             busy = [node for node in status["nodes"] if node["state"] == "running"]
             return status if len(busy) == nodes and status["round"] > after and status["state"] == "running" else {}
 
-        return until(look, f"{nodes} nodes run in {job}", 90)
+        return until(look, f"{nodes} nodes run in {job}", seconds)
 
     def ended(self, job: str) -> dict[str, Any]:
         """The status once the job is over."""

@@ -224,7 +224,9 @@ def get(reference: str, patient: bool = False) -> JobHandle:
         except NotFound as error:
             told = "".join(f"\n{name} could not be asked: {why}" for name, why in silent.items())
             failure = NotFound(f"{error}{told}")
-        if not patient or AWAY not in {why.code for why in silent.values()}:
+        if AWAY in {why.code for why in silent.values()}:
+            failure.code = AWAY  # the job may well be there
+        if not patient or failure.code != AWAY:
             raise failure
         patience.bear(failure)
 

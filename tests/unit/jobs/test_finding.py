@@ -56,9 +56,9 @@ def away(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[ServerUnreachable]
 
 
 def test_who_follows_a_job_waits_for_a_cluster_that_is_away(away: list[ServerUnreachable]) -> None:
-    with pytest.raises(NotFound, match="west could not be asked: nobody answers"):
+    with pytest.raises(NotFound, match="west could not be asked: nobody answers") as told:
         get("x-1234")
-    assert len(away) == 2
+    assert (len(away), told.value.code) == (2, ServerUnreachable.code)  # nobody knows that there is no such job
     assert (get("x-1234", patient=True).cluster, away) == ("west", [])
 
 
@@ -70,8 +70,9 @@ def test_patience_has_an_end(away: list[ServerUnreachable], monkeypatch: pytest.
 
 def test_nobody_waits_for_a_cluster_that_is_not_configured_well(home: Path) -> None:
     (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}}")
-    with pytest.raises(NotFound, match="west could not be asked: "):
+    with pytest.raises(NotFound, match="west could not be asked: ") as told:
         get("x-1234", patient=True)
+    assert told.value.code == NotFound.code
 
 
 def test_nobody_waits_for_a_job_that_no_cluster_has(away: list[ServerUnreachable]) -> None:
