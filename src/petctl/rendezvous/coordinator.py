@@ -68,6 +68,7 @@ class CoordinatorServer:
         self._listener = Listener(token, binding, tls, self._greet, self._received, self._closed)
         self._current: Dict[Tuple[str, str], Connection] = {}
         self._calls: Dict[Connection, Set[asyncio.Future[Any]]] = {}
+        self._left: Optional[asyncio.Future[None]] = None  # a connection has ended, for who waits for that
         self._remarks: Set[str] = set()  # that were passed on
         self._scheduled = False
         self._asked = 0.0  # when the pending decision was asked for
@@ -107,6 +108,13 @@ class CoordinatorServer:
             for call in list(calls):
                 call.cancel()
         self._listener.close()
+
+    async def until_callers_left(self, within: float) -> None:
+        """Lets those who were asking hear the last word, also one who is between two questions; at most for so long."""
+        deadline = self._loop.time() + within
+        while self._calls and self._loop.time() < deadline:
+            self._left = self._loop.create_future()
+            await asyncio.wait({self._left}, timeout=deadline - self._loop.time())
 
     # -- deciding ------------------------------------------------------------------------------------------------------
 
@@ -235,6 +243,8 @@ class CoordinatorServer:
     def _closed(self, connection: Connection) -> None:
         for call in list(self._calls.pop(connection, ())):
             call.cancel()
+        if self._left is not None and not self._left.done():
+            self._left.set_result(None)
         if connection.key is not None and self._current.get(connection.key) is connection:
             del self._current[connection.key]
             if self._open:

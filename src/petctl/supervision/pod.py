@@ -46,6 +46,7 @@ from petctl.supervision.sizing import Sizing
 EPOCHS = 1_000_000  # of one container: its own counter is below that, the counter of containers above
 LAST_PATIENCE = 10.0  # beyond the grace: nodes that have not gone by then are not waited for
 SEND_STEP = 1.0  # ... unless they send results: seconds between two looks
+CALLERS_PATIENCE = 1.0  # ... and those who watch, to hear the end
 PRINT_PATIENCE = 5.0  # seconds for a reader to take the last events
 STOP_PATIENCE = 0.5  # ... of a coordinator that was asked to stop: there will be another
 
@@ -304,6 +305,7 @@ class PodCoordinator:
         await self._until_gone()
         assert self._outcome is not None
         await self._board.close(encode(self._outcome), self._finished, results=self._results())
+        await self._server.until_callers_left(CALLERS_PATIENCE)
         return parent.OVER
 
     def _some_send(self) -> bool:

@@ -125,6 +125,21 @@ def test_whoever_watches_sees_every_change_and_the_end(bench: PodBench) -> None:
     assert all(node["pid"] == 0 for status in seen for node in status["nodes"])
 
 
+def test_who_is_between_two_questions_still_hears_the_end(bench: PodBench) -> None:
+    bench.steps()
+    container = bench.coordinate()
+    nodes = [bench.node(index) for index in (0, 1)]
+    for node in nodes:
+        bench.up(node, 1, 2)
+    with bench.link() as link:
+        before = link.call("watch", seen=-1, within=0.0)
+        bench.go.touch()
+        until(lambda: container.events("final"), "the end is told")
+        answer = link.call("watch", seen=before["version"], within=0.0)
+        assert answer["status"]["finished"] is not None
+    assert container.wait() == 0
+
+
 def test_cancelling(bench: PodBench) -> None:
     bench.steps()
     container = bench.coordinate()
