@@ -21,7 +21,7 @@ def main():
     dist.init_process_group("gloo")
     one = torch.ones(1)
     dist.all_reduce(one)
-    os.write(1, f"sum {int(one.item())}\n".encode())  # in one piece: two processes share this file
+    os.write(1, f"sum {int(one.item())}\\n".encode())  # in one piece: two processes share this file
     dist.barrier()  # by now everybody has printed it
     if "BOOM" in os.environ:
         if dist.get_rank() == 1:
