@@ -84,6 +84,7 @@ def test_ctrl_c_cancels_from_the_first_moment(user: User, when: str) -> None:
 DOWN = 60.0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(420)
 def test_training_goes_on_while_the_api_server_is_down(own_cluster: Cluster, user: User) -> None:
     # Last in its file: it stops the API server itself, for everybody.

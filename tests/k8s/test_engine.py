@@ -28,6 +28,8 @@ WITHIN = 120.0
 MANY = 1200  # more than two pages
 LEASE, RENEW, RETRY = 6, 3, 0.5
 
+pytestmark = [pytest.mark.long]
+
 
 @pytest.fixture
 def api(cluster: Cluster) -> Iterator[Api]:

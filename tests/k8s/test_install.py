@@ -149,6 +149,7 @@ def test_whoever_may_edit_a_namespace_may_use_elastic_jobs_in_it(administrator: 
     assert not administrator.may("create", jobs, who="viewer")
 
 
+@pytest.mark.long
 def test_what_keeps_it_from_leading_is_said_and_can_be_corrected(administrator: Administrator) -> None:
     def refused(*words: str, seconds: int = 15) -> str:
         done = administrator.operator("install", *administrator.only, "--timeout", str(seconds), *words)
@@ -168,6 +169,7 @@ def test_what_keeps_it_from_leading_is_said_and_can_be_corrected(administrator: 
     administrator.install()
 
 
+@pytest.mark.long
 def test_an_operator_is_not_made_another_one_by_accident(administrator: Administrator) -> None:
     administrator.install("--replicas", "1")
     there = ("--namespace", administrator.namespace)
@@ -181,6 +183,7 @@ def test_somebody_without_the_rights_is_told_who_has_them(administrator: Adminis
     assert done.returncode == 5 and "have an administrator install the operator" in done.stderr, done.stderr
 
 
+@pytest.mark.long
 def test_kubectl_applies_what_a_dry_run_prints(administrator: Administrator) -> None:
     for output in ("yaml", "json"):
         words = ("install", "--dry-run", *administrator.only, *administrator.image, "-o", output)
@@ -194,6 +197,7 @@ def test_kubectl_applies_what_a_dry_run_prints(administrator: Administrator) -> 
     assert len(administrator.pods()) == 2
 
 
+@pytest.mark.long
 def test_it_runs_outside_of_the_cluster(administrator: Administrator) -> None:
     there = administrator.namespace
     words = administrator.words("run", "--namespace", there, "--lease-namespace", there)
@@ -284,6 +288,7 @@ def test_the_chart_takes_what_a_pod_can_have_and_no_value_that_it_does_not_know(
         cluster.helm("template", "any", chart, "--set=replica=3")
 
 
+@pytest.mark.long
 def test_helm_installs_upgrades_and_uninstalls_it(administrator: Administrator, chart: Path) -> None:
     helm, there = administrator.cluster.helm, administrator.there
     values = [f"--set=watchNamespace={administrator.namespace}", f"--set=image={administrator.image[1]}"]
@@ -308,6 +313,7 @@ def test_helm_installs_upgrades_and_uninstalls_it(administrator: Administrator, 
 # -- for the whole cluster ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("alone")
 def test_it_looks_after_the_whole_cluster_and_all_of_it_goes(administrator: Administrator) -> None:
     home = f"petctl-test-system-{administrator.namespace[-8:]}"

@@ -281,6 +281,7 @@ def test_a_second_operator_takes_over_when_the_first_is_killed(
             second.wait(30)
 
 
+@pytest.mark.long
 def test_whoever_is_killed_at_any_write_is_replaced_by_one_that_ends_the_same(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
@@ -348,6 +349,7 @@ def _words(cluster: Cluster, namespace: str) -> list[str]:
     return [*words, "--namespace", namespace, "--lease-namespace", namespace]
 
 
+@pytest.mark.long
 def test_a_quota_is_told_and_does_not_make_it_hurry(owner: Owner) -> None:
     """Two nodes where the quota has room for a coordinator and one of them: it trains, and asks again with pauses."""
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}}
