@@ -65,14 +65,12 @@ class _Look:
 
     def __init__(self, seen: Seen, now: float) -> None:
         self.seen, self.job, self.now = seen, seen.job, now
-        self.status: dict[str, Any] = {
-            **seen.job.status,
-            **counts_of(seen),
-            "observedGeneration": generation_of(self.job),
-        }
-        self.conditions = c.Conditions(seen.job.status, now, generation_of(self.job))
+        generation = generation_of(seen.job)
+        self.status: dict[str, Any] = {**seen.job.status, **counts_of(seen), "observedGeneration": generation}
+        self.conditions = c.Conditions(seen.job.status, now, generation)
         self.steps: list[Step] = []
         self.later: list[float] = []
+        self.broken = False  # did a pod break at its start that is replaced now?
         self.coordinators = sorted(of_role(seen, COORDINATOR), key=number_of)
         self.nodes = sorted(of_role(seen, NODE), key=index_of)
         self.live = [pod for pod in self.nodes if is_live(pod)]
@@ -107,6 +105,7 @@ class _Look:
         self._coordinate()
         self._follow_room()
         self._fill()
+        self._count_broken()
         self._agree()
         return self._decision(*self._phase())
 
@@ -132,7 +131,7 @@ class _Look:
         if self.now < due:
             self.later.append(due)
             return
-        self._remember([pod for pod in ended if self._pause(pod)])
+        self.broken = any(self._pause(pod) for pod in ended)
         self.status["coordinators"] = number + 1
         self.steps.append(Prepare(int(self.status.get("wanted") or self.job.most)))
         self.steps.append(CreateCoordinator(number, alone=not self.nodes))
@@ -144,12 +143,14 @@ class _Look:
         before = int(self.job.status.get("broken") or 0)
         return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(before, 16)))
 
-    def _remember(self, broken: Sequence[Object]) -> None:
-        """Pods that broke at their start: the next ones wait longer, until one has lived long."""
-        if broken:
+    def _count_broken(self) -> None:
+        """The next that breaks at its start waits longer, until all pods have lived long."""
+        if self.broken:
             self.status["broken"] = int(self.job.status.get("broken") or 0) + 1
-        elif any(runs(pod) and self.now >= began_at(pod) + LONG_LIFE for pod in self.live):
-            self.status.pop("broken", None)
+        elif self.coordinator is not None and len(self.live) >= self._target:
+            there = [self.coordinator, *self.live]
+            if all(runs(pod) and self.now >= began_at(pod) + LONG_LIFE for pod in there):
+                self.status.pop("broken", None)
 
     # size
 
@@ -193,15 +194,12 @@ class _Look:
 
     def _fill(self) -> None:
         """As many pods as there should be; one whose index is still taken by an earlier pod gets another."""
-        ended = {
-            pod["metadata"]["name"]: self._due(pod) for pod in self.nodes if not is_live(pod) and not terminates(pod)
-        }
-        replaced = [pod for pod in self.nodes if ended.get(pod["metadata"]["name"], float("inf")) <= self.now]
+        ended = [(pod, self._due(pod)) for pod in self.nodes if not is_live(pod) and not terminates(pod)]
+        replaced = [pod for pod, due in ended if due <= self.now]
         self.steps += [Delete(pod) for pod in replaced]
-        self._remember([pod for pod in replaced if self._pause(pod)])
-        held = len(ended) - len(replaced)
-        self.later += [due for due in ended.values() if self.now < due < float("inf")]
-        missing = self._target - len(self.live) - held
+        self.broken = self.broken or any(self._pause(pod) for pod in replaced)
+        self.later += [due for _, due in ended if self.now < due < float("inf")]
+        missing = self._target - len(self.live) - (len(ended) - len(replaced))
         taken = self.seen.taken | {index_of(pod) for pod in self.nodes}
         free = (index for index in range(len(taken) + max(missing, 0)) if index not in taken)
         number = int(self.status.get("nodes") or 0)

@@ -11,13 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from petctl.agent.task import PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
-from petctl.clusters.kubernetes.manifests import STATE
+from petctl.clusters.kubernetes.manifests import RECOVERY, STATE
 from petctl.errors import UsageError
 from petctl.operator.elasticjob import ElasticJob
 from petctl.rendezvous.events import Config
-
-RECOVERY = 15.0
-"""Seconds in which all nodes find a new coordinator."""
 
 
 def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:

@@ -354,9 +354,9 @@ def test_it_survives_whatever_the_listener_or_the_server_does(scenes: Make, capl
     scene.cache.start()
     scene.server.tell("ADDED", thing("b", 11))
     scene.hears(("a", "5"), ("b", "11"))
+    scene.cache.stop()  # by now it has complained, too
     assert scene.has() == {"a": "5", "b": "11"}
     assert sum("cannot act on a change of team/" in record.getMessage() for record in caplog.records) == 2
-    scene.cache.stop()
 
 
 def test_nothing_is_told_after_the_end(scenes: Make) -> None:

@@ -12,6 +12,7 @@ import pytest
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.manifests import LEFT
 from petctl.operator.ending import LINGER
+from petctl.operator.moments import written
 from petctl.operator.pods import number_of
 from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN
 from tests.unit.operator.world import Killed, World
@@ -120,6 +121,20 @@ def test_pauses_grow() -> None:
     assert pauses == sorted(pauses)
     assert pauses[0] < 10
     assert pauses[-1] == 300
+
+
+def test_pauses_of_a_coordinator_grow_also_where_nodes_live_long() -> None:
+    world, pauses = settled(replicas=1), []
+    world.now += 3600
+    for _ in range(3):
+        world.end(world.coordinators()[-1]["metadata"]["name"], 1)
+        world.coordinators()[-1]["status"]["startTime"] = written(world.now - 1)
+        world.look()
+        assert world.look_at is not None
+        pauses.append(world.look_at - world.now)
+        world.now = world.look_at
+        world.settle()
+    assert pauses[0] < pauses[1] < pauses[2]
 
 
 def test_scaling_out_takes_the_lowest_free_indices_and_is_told() -> None:

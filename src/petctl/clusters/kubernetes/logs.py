@@ -18,7 +18,7 @@ from petctl.clusters.kubernetes.api import Api, path
 from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
 from petctl.clusters.kubernetes.names import CONTAINER, INDEX
 
-_OF_A_JOB = "batch.kubernetes.io/job-completion-index"
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FINAL = "final"  # kind of what a coordinator prints last
 _LAST_LINES = 5  # of its log: its process may have said something behind it
 Item = tuple[str, bytes]  # node, line
@@ -105,7 +105,7 @@ def by_age(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def node_of(pod: dict[str, Any]) -> str:
     """The node that a pod is: its index, or for one that was made by hand its own name."""
     about = pod["metadata"]
-    found = about.get("labels", {}).get(INDEX, about.get("annotations", {}).get(_OF_A_JOB))
+    found = about.get("labels", {}).get(INDEX, about.get("annotations", {}).get(COMPLETION_INDEX))
     return str(found if found is not None else about["name"])
 
 

@@ -38,6 +38,8 @@ PIECE = 900 << 10
 """Bytes of code in one ConfigMap, which holds less than a MiB."""
 SMALL_PIECE = 180 << 10
 """The same for `kubectl apply`: as base64, with all that is around it, it fits into an annotation."""
+RECOVERY = 15.0
+"""Seconds in which all nodes find a new coordinator: some still try the address of the old one's pod, in vain."""
 GRANTS = "grants.json"
 """In the job's Secret: what its nodes may do in stores, with the keys; only the coordinator sees it."""
 CREDENTIALS = ("token", "tls.crt", "tls.key", "join.json")

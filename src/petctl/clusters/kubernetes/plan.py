@@ -22,6 +22,7 @@ from petctl.clusters.kubernetes.manifests import (
     ARCHIVE,
     MOST_CODE,
     PIECE,
+    RECOVERY,
     STATE,
     Wishes,
     coordinator_job,
@@ -36,8 +37,6 @@ from petctl.spec import IN_PLACE, Job, Rendezvous, job_to_dict
 from petctl.spec.folders import NONE
 from petctl.spec.pods import PodOptions
 
-RECOVERY = 15.0
-"""Seconds in which all nodes find a new coordinator: some still try the address of the old one's pod, in vain."""
 _SETTINGS = (
     "kind",
     "name",

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from petctl.clusters.kubernetes.api import Api, Items
 from petctl.clusters.kubernetes.failures import Gone, KubernetesError, NoSuchObject
-from petctl.clusters.kubernetes.logs import _OF_A_JOB as INDEX
+from petctl.clusters.kubernetes.logs import COMPLETION_INDEX as INDEX
 from petctl.clusters.kubernetes.names import NODE, ROLE
 
 NAMESPACE = "team"

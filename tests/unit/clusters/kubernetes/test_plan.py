@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from petctl.agent.task import decode_task
-from petctl.clusters.kubernetes import plan
-from petctl.clusters.kubernetes.manifests import MOST_CODE, PIECE
+from petctl.clusters.kubernetes.manifests import MOST_CODE, PIECE, RECOVERY
 from petctl.clusters.kubernetes.plan import make_plan
 from petctl.errors import UsageError
 from petctl.spec import Job
@@ -48,7 +47,7 @@ def test_a_record_holds_what_the_coordinator_needs_and_no_secret(
     assert (record["id"], record["name"], record["cluster"]) == ("train-2222", "train", "west")
     config, task = record["plan"]["config"], decode_task(record["plan"]["task"])
     assert (config["min_nodes"], config["wanted"], config["max_nodes"]) == (1, 2, 3)
-    assert config["recover_within"] == plan.RECOVERY
+    assert config["recover_within"] == RECOVERY
     assert (record["plan"]["max_time"], record["plan"]["namespace"]) == (120.0, "team")
     assert (record["plan"]["secrets"], task.secrets) == ({"KEY": "wandb"}, {})
     assert (task.code.id, task.code.links, task.cwd, task.env) == (record["code"]["id"], {}, "", {"A": "b"})
