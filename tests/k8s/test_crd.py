@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "too many": ({"replicas": 5, "maxReplicas": 4}, "replicas is more than maxReplicas: ask for as many, or for fewer"),
     "clean what": ({"cleanPodPolicy": "Some"}, 'supported values: "All", "Running", "None"'),
     "restart when": ({"restartPolicy": "Always"}, 'supported values: "OnFailure", "ExitCode", "Never"'),
-    "launch how": ({"launcher": "mpi"}, 'supported values: "elastic", "torchrun"'),
+    "launch how": ({"launcher": "ssh"}, 'supported values: "elastic", "torchrun", "mpi", "plain"'),
     "no workers": ({"procsPerNode": 0}, "procsPerNode is a number, 1 or more, or one of cpu, gpu, auto"),
     "workers by word": ({"procsPerNode": "many"}, "procsPerNode is a number, 1 or more, or one of cpu, gpu, auto"),
     "negative limit": ({"backoffLimit": -1}, "spec.backoffLimit"),

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import urllib.request
 
 import pytest
 import yaml
@@ -198,25 +196,9 @@ def test_forward_leads_to_a_port_of_a_node(user: User) -> None:
     )
     job = user.submit("serve.py")
     user.running(job, 1)
-    words = [sys.executable, "-m", "petctl", "forward", job, "8000"]
-    with subprocess.Popen(words, cwd=user.project, env=user.environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stderr is not None
-            port = re.findall(r"127\.0\.0\.1:(\d+)", process.stderr.readline())[0]
-            listing = until(lambda: _page(f"http://127.0.0.1:{port}/"), "the worker serves")
-        finally:
-            process.terminate()
-    assert "serve.py" in listing
+    assert "serve.py" in user.page(job, 8000)
     assert user.petctl("cancel", "--kill", job).returncode == 0
     user.ended(job)
-
-
-def _page(url: str) -> str:
-    try:
-        with urllib.request.urlopen(url, timeout=20) as answer:
-            return str(answer.read().decode())
-    except OSError:  # not yet
-        return ""
 
 
 def test_a_watch_begins_and_goes_on_while_the_server_is_away(user: User) -> None:

@@ -331,12 +331,13 @@ def _over(owner: Owner) -> bool:
 
 
 def picture(owner: Owner) -> Object:
-    """All that is there, but for moments, and numbers that may have gaps."""
+    """All that is there and stays, but for moments, and numbers that may have gaps."""
     found = owner.kubectl.get("pods,services,secrets,configmaps", "--selector=petctl.dev/job=job", owner.there)["items"]
     things = Counter(
         f"{item['kind']} {item['metadata']['labels'].get('petctl.dev/role', item['metadata']['name'])} "
         f"{item.get('status', {}).get('phase', '')}"
         for item in found
+        if not item["metadata"].get("deletionTimestamp")
     )
     status = owner.status()
     kept = ("phase", "message", "exitCode", "replicas", "replicaStatuses", "wanted", "observedGeneration")
@@ -364,3 +365,30 @@ def test_a_quota_is_told_and_does_not_make_it_hurry(owner: Owner) -> None:
     assert owner.status()["nodes"] - before <= 2 + spent  # each attempt is counted
     owner.kubectl("delete", "quota", "few", owner.there)
     owner.ready(2)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(420)
+def test_an_operator_goes_on_when_the_api_server_is_back(own_cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    # Last in its file: it stops the API server itself, for everybody.
+    owner, log, kubectl = Owner(own_cluster, namespace), tmp_path / "operator.log", own_cluster.kubectl
+    control = own_cluster.machine("control")
+    with operator(own_cluster, namespace, tmp_path) as process:
+        owner.make(replicas=2, minReplicas=1, maxReplicas=3)
+        owner.ready(2)
+        step, _, *same = owner.stepping("job-node-0", 2)
+        control.stop("kube-apiserver")
+        try:
+            until(lambda: b"leads no longer" in log.read_bytes(), "it leads no longer")
+        finally:
+            control.start_again("kube-apiserver")
+        until(lambda: kubectl.attempt("get", "--raw", "/readyz").stdout == "ok", "the API server is back", 60, 0.2)
+        until(lambda: log.read_bytes().count(b" leads\n") == 2, "it leads again")
+        kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+        assert process.poll() is None
+        assert list(owner.stepping("job-node-0", 2, step + 50)[2:]) == same  # the same worker, in the same round
+        owner.change(replicas=3)
+        owner.ready(3)
+        owner.stepping("job-node-0", 3)
+        assert owner.names() == ["job-node-0", "job-node-1", "job-node-2"]
+        assert owner.names("coordinator") == ["job-coordinator-0"]

@@ -106,6 +106,15 @@ def test_a_job_made_with_kubectl_is_like_any_other(operated: User) -> None:
     until(lambda: not operated.left(), "nothing is left")
 
 
+def test_forward_leads_to_a_port_of_a_node(operated: User) -> None:
+    serve = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port=8000, bind='127.0.0.1')"
+    job = by_kubectl(operated, "serves", serve)
+    operated.running(job, 1)
+    assert "Directory listing" in operated.page(job, 8000)
+    assert operated.petctl("cancel", "--kill", job).returncode == 0
+    assert operated.ended(job)["state"] == "cancelled"
+
+
 def test_the_end_is_known_when_all_pods_are_gone(operated: User) -> None:
     job = by_kubectl(operated, "fails", "import sys; sys.exit(7)", backoffLimit=0, cleanPodPolicy="All")
     status = operated.ended(job)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,17 @@ class User:
             done = self.petctl("exec", "--node", node["name"], job, "--", "touch", "/petctl/state/finish")
             assert done.returncode == 0, done.stderr
 
+    def page(self, job: str, port: int) -> str:
+        """What a worker serves at that port of its node, through `petctl forward`."""
+        words = [sys.executable, "-m", "petctl", "forward", job, str(port)]
+        with subprocess.Popen(words, cwd=self.project, env=self.environment, stderr=subprocess.PIPE, text=True) as door:
+            try:
+                assert door.stderr is not None
+                here = re.findall(r"127\.0\.0\.1:\d+", door.stderr.readline())[0]
+                return until(lambda: _page(f"http://{here}/"), "the worker serves")
+            finally:
+                door.terminate()
+
     def pods(self, job: str, role: str) -> list[dict[str, Any]]:
         """Those of a job, as the administrator sees them."""
         wanted = f"--selector=petctl.dev/job={job},petctl.dev/role={role}"
@@ -142,3 +155,11 @@ class User:
         elastic = self.cluster.kubectl.attempt("get", "elasticjobs", "--output=json", self.there)
         items += json.loads(elastic.stdout)["items"] if elastic.returncode == 0 else []  # this cluster has no such kind
         return [f"{item['kind']}/{item['metadata']['name']}" for item in items]
+
+
+def _page(url: str) -> str:
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return str(answer.read().decode())
+    except OSError:  # not yet
+        return ""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -44,6 +43,7 @@ def command(files: tuple[str, ...], to: str, line: str | None, image: str | None
     """
     from petctl.clusters.kubernetes.imported import elastic_job, job
     from petctl.clusters.kubernetes.importing import Wishes, find_jobs
+    from petctl.clusters.printed import as_text
 
     wishes = Wishes(_words(line), image or "", fetches=to == "job")
     found, notes = find_jobs([document for file in files for document in _documents(file)], wishes)
@@ -56,26 +56,17 @@ def command(files: tuple[str, ...], to: str, line: str | None, image: str | None
         whole, more = job(found[0])
         text, notes = _job_text(whole, output), [*notes, *more]
     else:
-        text = _objects_text([elastic_job(one) for one in found], output)
+        text = as_text([elastic_job(one) for one in found], output)
     for note in notes:
         click.echo(f"petctl: {note}", err=True)
     click.echo(text, nl=False)
 
 
 def _job_text(whole: Job, output: str) -> str:
+    from petctl.clusters.printed import as_text
     from petctl.spec import job_to_dict, job_to_yaml
 
-    return job_to_yaml(whole) if output == "yaml" else json.dumps(job_to_dict(whole), indent=2) + "\n"
-
-
-def _objects_text(objects: list[dict[str, Any]], output: str) -> str:
-    if output == "json":
-        many = {"apiVersion": "v1", "kind": "List", "items": objects}
-        return json.dumps(many if len(objects) > 1 else objects[0], indent=2) + "\n"
-    import yaml
-
-    text: str = yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=120)
-    return text
+    return job_to_yaml(whole) if output == "yaml" else as_text([job_to_dict(whole)], output)
 
 
 def _words(line: str | None) -> list[str]:
@@ -86,6 +77,9 @@ def _words(line: str | None) -> list[str]:
 
 
 def _documents(file: str) -> list[object]:
+    """What it holds, as a cluster would get it: JSON knows no dates, and nothing that contains itself."""
+    import json
+
     import yaml
 
     try:
@@ -95,7 +89,10 @@ def _documents(file: str) -> list[object]:
     except UnicodeDecodeError:
         raise UsageError(f"{file}: not UTF-8 text") from None
     try:
-        return list(yaml.safe_load_all(text))
+        found: list[object] = json.loads(json.dumps(list(yaml.safe_load_all(text)), default=str))
+        return found
+    except (ValueError, TypeError, RecursionError):
+        raise UsageError(f"{file}: not an object of Kubernetes: something contains itself, or has no name") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file

@@ -93,7 +93,9 @@ def install(
     wishes = _wishes(namespace, only_namespace)
     wishes = wishes._replace(image=image or IMAGE, replicas=replicas, pull_secrets=pull_secret)
     if dry_run:
-        _print_objects(objects(wishes, operator_bytes()), output)
+        from petctl.clusters.printed import as_text
+
+        click.echo(as_text(objects(wishes, operator_bytes()), output), nl=False)
         return
     from petctl.operator.installing import install as install_it
 
@@ -151,7 +153,13 @@ def uninstall(
 @click.option("--namespace", metavar="NS", default="", help="Only the jobs of this namespace.  [default: all]")
 @click.option("--lease-namespace", metavar="NS", default="", help="Where its Lease is.  [default: the context's]")
 @click.option("--workers", metavar="N", type=click.IntRange(min=1), default=4, show_default=True, help="Jobs at once.")
-@click.option("--health-port", metavar="PORT", type=int, default=0, help="Answers /healthz, /readyz, /metrics there.")
+@click.option(
+    "--health-port",
+    metavar="PORT",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Answers /healthz, /readyz, /metrics there.",
+)
 @click.option("--kubeconfig", metavar="FILE", default="", help="Which cluster, as kubectl has it.")
 @click.option("--context", metavar="NAME", default="", help="Which context of it.")
 def run(**options: Any) -> int:
@@ -169,29 +177,15 @@ def _wishes(namespace: str | None, only_namespace: str) -> Wishes:
 
 
 def _api(cluster: str) -> Api:
+    from petctl.clusters.base import KINDS
     from petctl.clusters.config import cluster_settings
     from petctl.clusters.kubernetes.api import Api
     from petctl.clusters.kubernetes.kubeconfig import find_access
 
     settings = cluster_settings(cluster)
-    if settings.get("kind", cluster) not in ("k8s", "kubernetes"):
+    if KINDS.get(str(settings.get("kind", cluster))) != KINDS["kubernetes"]:
         raise UsageError(f"{cluster} is not a Kubernetes cluster; petctl.yaml would say kind: kubernetes")
     return Api(find_access(settings))
-
-
-def _print_objects(objects: list[dict[str, Any]], output: str) -> None:
-    if output == "json":
-        print_json({"apiVersion": "v1", "kind": "List", "items": objects})
-        return
-    import yaml
-
-    class Plain(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-        """Writes what is said twice twice: names for it would be strange to read."""
-
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    click.echo(yaml.dump_all(objects, Dumper=Plain, sort_keys=False, width=120), nl=False)
 
 
 class _Telling:

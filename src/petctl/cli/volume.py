@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from petctl.cli.options import examples, output_option
+from petctl.errors import UsageError
 
 
 @click.command(
@@ -32,15 +31,15 @@ def command(name: str, kind: str, where: str, size: str, namespace: str, secret:
     They belong to the whole cluster, so an administrator applies them, once. From then on jobs can claim it.
     """
     from petctl.clusters.kubernetes.adminvolumes import volume_objects
+    from petctl.clusters.printed import as_text
+    from petctl.spec.problems import FieldError
     from petctl.spec.volumes import byte_quantity
 
-    amount = byte_quantity(size)
+    try:
+        amount = byte_quantity(size or 0)
+    except FieldError as error:
+        raise UsageError(f"--size {size}: {error.problems[0].sentence}") from None
     objects = volume_objects(kind, name, where, amount, namespace, secret)
     said = f"{{claim: {name}, path: /data, size: {amount}, storage_class: {name}}}"
     click.echo(f"petctl: a job file claims it with: kubernetes: {{volumes: [{said}]}}", err=True)
-    if output == "json":
-        click.echo(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}, indent=2))
-        return
-    import yaml
-
-    click.echo(yaml.safe_dump_all(objects, sort_keys=False, width=120), nl=False)
+    click.echo(as_text(objects, output), nl=False)

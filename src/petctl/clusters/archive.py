@@ -4,7 +4,8 @@
     petctl-operator.pyz   the operator for Kubernetes, and the agent that it hands out; Python 3.11
 
 The same sources give the same bytes, whenever and wherever they are built: sorted names, one fixed time, no byte code.
-Comments and docstrings stay at home, which saves a quarter. Lines keep their numbers, so that tracebacks stay true.
+Comments, docstrings and the annotations of functions stay at home, which saves more than a quarter: there is little
+room in what `kubectl apply` takes. Lines keep their numbers, so that tracebacks stay true.
 
     python -m petctl.clusters.archive [DIRECTORY]
 """
@@ -46,6 +47,10 @@ _STRINGS = "|".join(
 )
 _STRING_OR_COMMENT = re.compile(rf"{_STRINGS}|#[^\n]*", re.DOTALL)
 _DOCSTRING = '"-"'  # not empty: a dataclass without one makes one up, and that takes time
+_DEFINITION = re.compile(r"^ *(?:async )?def \w+\(", re.MULTILINE)
+_SIGN = re.compile(r"[][(){}:,=]")
+_RESULT = re.compile(r" ->[^\n]+?(?=:\n|: \S)")
+_IN_LAMBDA = re.compile(r"\blambda\b[^:]*$")
 
 
 @cache
@@ -101,6 +106,39 @@ def without_comments(text: str) -> str:
     return "".join(kept) + text[end:]
 
 
+def without_annotations(text: str) -> str:
+    """The same program without the types of parameters and results; those of a class's fields mean something, and stay.
+
+    It reads what `without_comments` has left."""
+    masked = _STRING_OR_COMMENT.sub(lambda found: "_" * len(found[0]), text)  # there are no signs in strings
+    kept: list[str] = []
+    end = 0
+    for found in _DEFINITION.finditer(masked):
+        place, depth, annotation, default = found.end(), 1, 0, 0  # where each began; 0: none has
+        while depth:
+            sign = _SIGN.search(masked, place)
+            assert sign is not None, "brackets are closed"
+            place = sign.end()
+            depth += (sign[0] in "([{") - (sign[0] in ")]}")
+            if depth > 1 or (sign[0] in ")]}" and depth):
+                continue
+            if sign[0] == ":" and not annotation and not default:
+                annotation = sign.start()
+            elif sign[0] in ",=)":
+                if annotation:
+                    kept += [text[end:annotation], "\n" * text.count("\n", annotation, sign.start())]
+                    end = sign.start()
+                if sign[0] == "=":
+                    default, annotation = default or place, 0
+                elif not default or not _IN_LAMBDA.search(masked, default, place - 1):
+                    default = annotation = 0
+        result = _RESULT.match(masked, place)
+        if result is not None:
+            kept.append(text[end:place])
+            end = result.end()
+    return "".join(kept) + text[end:]
+
+
 def _sources(parts: tuple[str, ...]) -> dict[str, bytes]:
     """Name in the archive -> what it holds."""
     found: list[Path] = []
@@ -108,7 +146,9 @@ def _sources(parts: tuple[str, ...]) -> dict[str, bytes]:
         path = PACKAGE / part
         found += path.rglob("*.py") if path.is_dir() else [path]
     return {
-        path.relative_to(PACKAGE.parent).as_posix(): without_comments(path.read_text("utf-8")).encode()
+        path.relative_to(PACKAGE.parent).as_posix(): without_annotations(
+            without_comments(path.read_text("utf-8"))
+        ).encode()
         for path in sorted(found)
     }
 

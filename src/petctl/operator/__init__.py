@@ -7,12 +7,14 @@
     steps.py        what can be done about a job, as data
     seen.py         what is known of a job at one moment (lives.py: of a pod)
     reconcile.py    decides what to do about one job; pure
+    conditions.py   ... what holds of it, and since when
     ending.py       ... how it ends, and what is removed then
     acting.py       does it: every write to the API server is made there
     cache.py        what the server has of a kind
     queue.py        which jobs to look at, and when
     leader.py       of several operators one acts
-    run.py          the process
+    run.py          the process; its words are in options.py
+    health.py       how it is, for whoever asks over HTTP
     install.py      the operator's own objects; installing.py puts them into a cluster and takes them out again
 
 Everything is decided from the objects alone, each time anew: whoever is killed is replaced by one that goes on.

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from petctl.clusters.kubernetes.api import Api, Items, path
 from petctl.clusters.kubernetes.asking import Asking
@@ -27,13 +27,13 @@ from petctl.clusters.kubernetes.failures import (
     ObjectExists,
 )
 from petctl.clusters.kubernetes.material import material, new_credentials
+from petctl.clusters.kubernetes.moments import written
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, object_name, selector
 from petctl.errors import PetctlError
 from petctl.operator import pods
 from petctl.operator.cache import Cache
 from petctl.operator.elasticjob import ElasticJob, Object, read_job
 from petctl.operator.lives import is_live
-from petctl.operator.moments import written
 from petctl.operator.pods import number_of, owned
 from petctl.operator.record import record_of
 from petctl.operator.steps import (
@@ -58,21 +58,39 @@ class Obstacle(PetctlError):
     """Something in the cluster is in the way: somebody else's object, a quota, a policy. People are told."""
 
 
+class Done(NamedTuple):
+    """What became of a decision."""
+
+    job: ElasticJob  # as it is then
+    told: Told | None  # what its coordinator answered, if it was asked
+    obstacle: PetctlError | None  # what kept it from being done
+
+
 class Acting:
     """Does things for any job; safe for threads, one at a time for each job."""
 
     def __init__(self, api: Api, jobs: Cache, pods: Cache) -> None:
         self._api, self._jobs, self._pods = api, jobs, pods
 
-    def carry_out(self, job: ElasticJob, decision: Decision) -> tuple[ElasticJob, Told | None]:
-        """The job as it is then, and what its coordinator answered if it was asked."""
+    def carry_out(self, job: ElasticJob, decision: Decision) -> Done:
+        """Does all of it; where no further node can be made, all but that."""
         told, made, gone = None, [], []
+        obstacle: Obstacle | None = None
+        record: Object = {}
         for step in decision.steps:
             if isinstance(step, Prepare):
-                self._prepare(job, step.wanted)
+                record = self._prepared(job, step.wanted)
         job = self._write_status(job, decision.status)
         for step in decision.steps:
-            self._do(job, step)
+            if isinstance(step, CreateNode) and obstacle is not None:
+                continue
+            try:
+                self._do(job, step, record)
+            except Obstacle as error:
+                if not isinstance(step, CreateNode):
+                    raise
+                obstacle = error  # those that there are go on, and are told so
+                continue
             if isinstance(step, (CreateCoordinator, CreateNode)):
                 made.append(_named(step))
             elif isinstance(step, Delete):
@@ -84,7 +102,7 @@ class Acting:
         for step in decision.steps:
             if isinstance(step, Tell):  # last: whether or not it answers, the rest is done
                 told = self._tell(job, step)
-        return job, told
+        return Done(job, told, obstacle)
 
     def hindered(self, job: ElasticJob, sentence: str) -> None:
         """Shows people what is in the way."""
@@ -105,9 +123,9 @@ class Acting:
         self._jobs.put(written)
         return read_job(written)
 
-    def _do(self, job: ElasticJob, step: Step) -> None:
+    def _do(self, job: ElasticJob, step: Step, record: Object) -> None:
         if isinstance(step, CreateCoordinator):
-            self._create_coordinator(job, step)
+            self._create_coordinator(job, step, record)
         elif isinstance(step, CreateService):
             self._create(job, pods.service(job))
         elif isinstance(step, CreateNode):
@@ -122,29 +140,26 @@ class Acting:
         elif isinstance(step, Announce):
             self._announce(job, step)
 
-    def _create_coordinator(self, job: ElasticJob, step: CreateCoordinator) -> None:
+    def _create_coordinator(self, job: ElasticJob, step: CreateCoordinator, record: Object) -> None:
         """Asks the server itself first: a picture that is late would make a second one where the first is well."""
         found = self._api.list(path("pods", job.namespace), selector(job.id, COORDINATOR))
         for pod in found:
             if is_live(pod) and number_of(pod) >= 0 and _is_of(pod, job):
                 self._pods.put(pod)
                 return
-        pod = pods.coordinator_pod(job, self._record(job), step.number, step.alone)
-        self._pods.put(self._create(job, pod))
+        self._pods.put(self._create(job, pods.coordinator_pod(job, record, step.number, step.alone)))
 
-    def _prepare(self, job: ElasticJob, wanted: int) -> None:
+    def _prepared(self, job: ElasticJob, wanted: int) -> Object:
+        """The job's record, once all that its pods need is there."""
         try:
-            self._record(job)
+            kept = self._claim(self._api.get(path("configmaps", job.namespace, object_name(job.id))), job)
         except NoSuchObject:
-            record = record_of(job, wanted)
-            for manifest in material(record, new_credentials(record, Path())):  # the record last: it stands for all
+            new = record_of(job, wanted)
+            for manifest in material(new, new_credentials(new, Path())):  # the record last: it stands for all
                 # Of what is immutable, kubelets go on using the one that an earlier job of this name had.
-                self._create(job, {key: value for key, value in manifest.items() if key != "immutable"})
+                kept = self._create(job, {key: value for key, value in manifest.items() if key != "immutable"})
         self._create(job, pods.service(job))
-
-    def _record(self, job: ElasticJob) -> dict[str, Any]:
-        found = self._api.get(path("configmaps", job.namespace, object_name(job.id)))
-        record: dict[str, Any] = json.loads(self._claim(found, job)["data"]["job.json"])
+        record: Object = json.loads(kept["data"]["job.json"])
         return record
 
     def _create(self, job: ElasticJob, manifest: Object) -> Object:

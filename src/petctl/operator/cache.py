@@ -1,8 +1,8 @@
 """What the server has of one kind, near at hand: listed, then watched, listed again when the watch cannot go on.
 
-It tells that something has changed, never what to do about it; it knows no kinds, and writes nothing. `put` and `drop`
-let those who write see what they wrote before the watch tells it. Of two states of an object the newer one wins: its
-versions are numbers that rise (Kubernetes promises so); where they are none, what came last wins.
+It tells that something has changed, never what to do about it; it knows no kinds, and writes nothing. `put` lets those
+who write see what they wrote before the watch tells it. Of two states of an object the newer one wins: its versions are
+numbers that rise (Kubernetes promises so); where they are none, what came last wins.
 
     the watch ended, or was cut        watched again from the version reached
     ... twice in a row, or Gone        listed anew; what differs is told
@@ -61,7 +61,6 @@ class Cache:
         self._owned: dict[str, set[_Key]] = {}
         self._reached = ""  # all that happened up to this version has been told; empty: list first
         self._put_meanwhile: set[_Key] | None = None  # since a list was begun that has not ended
-        self._dropped: set[str] = set()  # uids of which the watch has not told yet that they are gone
         self._listed, self._stopping = threading.Event(), threading.Event()
         self._cut: Callable[[], None] | None = None
         self._absence = _Absence(path)
@@ -106,8 +105,6 @@ class Cache:
         key, version = _key(thing), _version(thing)
         with self._lock:
             known = self._objects.get(key)
-            if _uid(thing) in self._dropped:
-                return
             if known is not None and _is_older(version, _version(known)):
                 return
             if known is None and (version == self._reached or _is_older(version, self._reached)):
@@ -115,15 +112,6 @@ class Cache:
             if self._put_meanwhile is not None:
                 self._put_meanwhile.add(key)
             self._store(key, thing)
-
-    def drop(self, thing: Object) -> None:
-        """What we deleted, and the server said is gone: not what is only being deleted, as pods are for a while."""
-        with self._lock:
-            key = _key(thing)
-            known = self._objects.get(key)
-            if known is not None and _uid(known) == _uid(thing):
-                self._remove(key)
-                self._dropped.add(_uid(thing))
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -155,8 +143,7 @@ class Cache:
 
     def _take_over(self, found: Items, put_meanwhile: set[_Key]) -> list[Object]:
         """The list is the truth, but for what was put while it was made and is newer; all that differs from before."""
-        listed = {_key(thing): self._slim(thing) for thing in found if _uid(thing) not in self._dropped}
-        self._dropped &= {_uid(thing) for thing in found}
+        listed = {_key(thing): self._slim(thing) for thing in found}
         differing = []
         for key, known in list(self._objects.items()):
             thing = listed.get(key)
@@ -204,17 +191,16 @@ class Cache:
                 self._reached = version
             return []
         thing = self._slim(thing)
-        key, uid = _key(thing), _uid(thing)
+        key = _key(thing)
         with self._lock:
             self._reached = version
             known = self._objects.get(key)
             newer = known is None or not _is_older(version, _version(known))
             if kind == "DELETED":
-                self._dropped.discard(uid)
-                if known is not None and newer and _uid(known) == uid:
+                if known is not None and newer and _uid(known) == _uid(thing):
                     self._remove(key)
                 return [thing]
-            if not newer or uid in self._dropped:
+            if not newer:
                 return []
             self._store(key, thing)
             return [thing]

@@ -134,8 +134,8 @@ def _spec() -> Schema:
         "procsPerNode": _processes(),
         "launcher": {
             **choice(
-                "What starts a node's workers: elastic, petctl's own, or torchrun of the image. " + FIXED,
-                ["elastic", "torchrun"],
+                "What starts the workers: elastic, petctl's own; torchrun or mpi, those of the image; plain. " + FIXED,
+                ["elastic", "torchrun", "mpi", "plain"],
                 "elastic",
             ),
             **constant("launcher"),

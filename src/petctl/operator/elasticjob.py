@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from petctl.clusters.kubernetes.elasticjobs import bounds, id_of
+from petctl.clusters.kubernetes.elasticjobs import RETRYABLE, bounds, id_of
 from petctl.clusters.kubernetes.names import CONTAINER, JOB, MANAGED, ROLE
 from petctl.errors import UsageError
 
 Object = dict[str, Any]
 
-RETRYABLE = ((130, 130), (137, 138), (143, 143))
-"""Exit codes that `restartPolicy: ExitCode` restarts from: signals from outside, and 138, which is the user's own."""
 DEFAULT_GRACE = 30.0
 AGENT_GRACE = 10.0  # of a pod's grace: what the agent needs after its workers' own
 _OURS = (JOB, ROLE, *MANAGED)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from petctl.clusters.kubernetes import looking
+from petctl.clusters.kubernetes.moments import seconds, written
 from petctl.clusters.kubernetes.names import COORDINATOR
 from petctl.errors import InternalError, UsageError
 from petctl.operator import conditions as c
 from petctl.operator import pods as make
 from petctl.operator.elasticjob import Object
 from petctl.operator.lives import ended_at, is_live, terminates
-from petctl.operator.moments import seconds, written
 from petctl.operator.record import record_of
 from petctl.operator.seen import Seen, counts_of, generation_of, of_role
 from petctl.operator.steps import Announce, Decision, Delete, DeleteJob, DeleteService, Step

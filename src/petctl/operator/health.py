@@ -12,7 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from petctl.errors import UsageError
 
-VERBS = ("get", "list", "create", "patch", "delete")
+METHODS = ("GET", "POST", "PATCH", "DELETE")
+WITHIN = 10.0  # seconds that somebody may take to ask: who never does must not keep a thread
 
 
 class Health:
@@ -21,13 +22,18 @@ class Health:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = {"looks_total": 0, "failures_total": 0, "leading": 0}
-        self._counts |= {f'api_calls_total{{verb="{verb}"}}': 0 for verb in VERBS}
+        self._counts |= {_calls(method): 0 for method in METHODS}
         self.ready = False
 
     def stands_by(self) -> None:
         """Ready to take over."""
         self._set(leading=0)
         self.ready = True
+
+    def takes_up(self) -> None:
+        """Leads, and does not know yet what there is."""
+        self._set(leading=1)
+        self.ready = False
 
     def leads(self) -> None:
         """All lists are there."""
@@ -38,9 +44,9 @@ class Health:
         """One look began."""
         self._add("looks_total")
 
-    def called(self, verb: str) -> None:
+    def asked(self, method: str) -> None:
         """One request to the API server, watches aside."""
-        self._add(f'api_calls_total{{verb="{verb}"}}')
+        self._add(_calls(method))
 
     def failed(self) -> None:
         """One look failed in a way that waiting does not heal."""
@@ -66,6 +72,10 @@ class Health:
             self._counts.update(values)
 
 
+def _calls(method: str) -> str:
+    return f'api_calls_total{{method="{method}"}}'
+
+
 @contextmanager
 def serve_health(health: Health, port: int) -> Iterator[None]:
     """Answers on that port meanwhile; with port 0 nobody is answered."""
@@ -74,6 +84,8 @@ def serve_health(health: Health, port: int) -> Iterator[None]:
         return
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = WITHIN
+
         def do_GET(self) -> None:
             answers = {
                 "/healthz": (200, "ok\n"),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from petctl.clusters.kubernetes.manifests import LEFT
+from petctl.clusters.kubernetes.moments import seconds
 from petctl.clusters.kubernetes.names import CONTAINER
 from petctl.operator.elasticjob import Object
-from petctl.operator.moments import seconds
 
-_FROM_OUTSIDE = (LEFT, 130, 137, 143)
+_FROM_OUTSIDE = {LEFT, 130, 137, 143}
 """Exit codes of a pod that left or was made to; nothing is wrong with it."""
 
 
@@ -60,8 +60,8 @@ def may_retry(pod: Object) -> bool:
     disrupted = any(
         entry["type"] == "DisruptionTarget" and entry["status"] == "True" for entry in status.get("conditions") or ()
     )
-    codes = [int(end.get("exitCode", 1)) for name, end in _ends(pod) if name == CONTAINER]
-    return disrupted or status.get("reason") in ("Evicted", "Preempted") or codes[-1:] in [[c] for c in _FROM_OUTSIDE]
+    codes = {int(end.get("exitCode", 1)) for name, end in _ends(pod) if name == CONTAINER}
+    return disrupted or status.get("reason") in ("Evicted", "Preempted") or not codes.isdisjoint(_FROM_OUTSIDE)
 
 
 def lived(pod: Object) -> float:

@@ -44,4 +44,6 @@ def parse_options(words: Sequence[str]) -> Options:
     chosen = parser.parse_args(list(words))
     if chosen.workers < 1:
         parser.error("--workers must be at least 1")
+    if not 0 <= chosen.health_port < 1 << 16:
+        parser.error("--health-port must be a port, or 0 for none")
     return Options(**vars(chosen))

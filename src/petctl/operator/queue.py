@@ -74,11 +74,6 @@ class Queue(Generic[Key]):
                 self._clock.wait(self._turn, soon)
             return None
 
-    def done(self, key: Key) -> None:
-        """It has been looked at; nothing is said about how it went."""
-        with self._turn:
-            self._done(key)
-
     def failed(self, key: Key) -> None:
         """It is to be looked at again, after a pause that doubles with every failure in a row."""
         with self._turn:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from petctl.clusters.kubernetes import looking
+from petctl.clusters.kubernetes.moments import seconds, written
 from petctl.clusters.kubernetes.names import COORDINATOR, NODE, selector
 from petctl.operator import conditions as c
 from petctl.operator.elasticjob import Object
 from petctl.operator.ending import cleaned, closed, ended
 from petctl.operator.lives import began_at, ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
-from petctl.operator.moments import seconds, written
 from petctl.operator.pods import number_of
 from petctl.operator.seen import Seen, counts_of, generation_of, index_of, names_of, of_role
 from petctl.operator.steps import (
@@ -76,6 +76,7 @@ class _Look:
         self.live = [pod for pod in self.nodes if is_live(pod)]
         standing = [pod for pod in self.coordinators if is_live(pod)]
         self.coordinator = standing[-1] if standing else None
+        self.older = standing[:-1]  # made by a request that was late: its operator leads no longer
 
     def asleep(self) -> Decision:
         """No pods: nodes leave first, while there is somebody to leave."""
@@ -119,12 +120,12 @@ class _Look:
     # coordinator
 
     def _coordinate(self) -> None:
-        """One that runs or will; those that ended are removed when it is there."""
+        """One that runs or will; those that ended are removed when it is there, older ones when it runs."""
         ended = [pod for pod in self.coordinators if not is_live(pod) and not terminates(pod)]
         if self.coordinator is not None:
             if not self.seen.service:
                 self.steps.append(CreateService())
-            self.steps += [Delete(pod) for pod in ended]
+            self.steps += [Delete(pod) for pod in (*ended, *(self.older if runs(self.coordinator) else ()))]
             return
         number = int(self.status.get("coordinators") or 0)
         due = max((ended_at(pod) + self._pause(pod) for pod in ended), default=0.0)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from datetime import datetime
 from typing import Any
 
-from petctl.agent.task import PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
+from petctl.agent.task import MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
 from petctl.clusters.kubernetes.manifests import RECOVERY, STATE
+from petctl.clusters.kubernetes.moments import seconds
 from petctl.errors import UsageError
 from petctl.operator.elasticjob import ElasticJob
 from petctl.rendezvous.events import Config
@@ -27,6 +27,7 @@ def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:
         restarts=job.restarts,
         retry_on=job.retry_on,
         eager=task.can_be_warm,
+        offers=task.launcher in (MPI, PLAIN),
         recover_within=RECOVERY,
     )
     nodes = f"{job.least}:{job.most}" if job.replicas is None else f"{job.least}:{job.replicas}:{job.most}"
@@ -34,7 +35,7 @@ def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:
         "id": job.id,
         "name": job.name,
         "cluster": "",
-        "submitted": datetime.fromisoformat(job.object["metadata"]["creationTimestamp"]).timestamp(),
+        "submitted": seconds(job.object["metadata"]["creationTimestamp"]),
         "command": shlex.join(words),
         "cwd": "",
         "code": {},

@@ -9,6 +9,7 @@ so it ends at any time without harm. It also answers who asks how it is (`health
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import secrets
 import signal
@@ -16,17 +17,17 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
-from petctl.clusters.kubernetes.access import Access
-from petctl.clusters.kubernetes.api import Api, Items, path
+from petctl.clusters.kubernetes.api import Api, path
 from petctl.clusters.kubernetes.elasticjobs import KIND
-from petctl.clusters.kubernetes.failures import Conflict, KubernetesError
+from petctl.clusters.kubernetes.failures import Conflict
 from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.clusters.kubernetes.names import MANAGED, NODE, NUMBER, object_name
-from petctl.errors import PetctlError, Unreachable
-from petctl.operator.acting import Acting, Obstacle
+from petctl.errors import PetctlError, Unreachable, UsageError
+from petctl.operator.acting import Acting, Done, Obstacle
 from petctl.operator.cache import Cache, Object, without_managed_fields
 from petctl.operator.elasticjob import ElasticJob, read_job
 from petctl.operator.health import Health, serve_health
@@ -39,6 +40,7 @@ from petctl.operator.seen import Seen
 from petctl.operator.steps import Told
 
 LEASE = "petctl-operator"
+LEASE_WITHIN = 4.0  # seconds for an answer about it: one that never comes must leave time for another attempt
 SYNC_WITHIN = 60.0  # seconds for the first lists, before somebody is told what takes so long
 _OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _ROUNDS = 3  # of one look: a coordinator's answer leads to another decision
@@ -66,48 +68,19 @@ def run(options: Options) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     health = Health()
-    with CountedApi(find_access(settings), health) as api, serve_health(health, options.health_port):
+    access = find_access(settings)
+    hasty = dataclasses.replace(access, answer_within=LEASE_WITHIN)
+    with (
+        Api(access, health.asked) as api,
+        Api(hasty, health.asked) as leases,
+        serve_health(health, options.health_port),
+    ):
         operator = Operator(api, options, health)
         who = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-        log.info("%s waits to lead in %s", who, api.access.namespace)
+        log.info("%s waits to lead in %s", who, access.namespace)
         health.stands_by()
-        Leader(api, api.access.namespace, LEASE, who, operator.lead).run(stop)
+        Leader(leases, access.namespace, LEASE, who, operator.lead).run(stop)
     log.info("%s ends", who)
-
-
-class CountedApi(Api):
-    """The API, and how often it is asked."""
-
-    def __init__(self, access: Access, health: Health) -> None:
-        super().__init__(access)
-        self._health = health
-
-    def get(self, path: str, **query: str) -> Object:
-        """One object."""
-        self._health.called("get")
-        return super().get(path, **query)
-
-    def list(self, path: str, selector: str = "") -> Items:
-        """All objects there."""
-        self._health.called("list")
-        return super().list(path, selector)
-
-    def create(self, path: str, body: Mapping[str, Any]) -> Object:
-        """A new object."""
-        self._health.called("create")
-        return super().create(path, body)
-
-    def patch(self, path: str, body: Any, kind: str = "merge") -> Object:
-        """The object with changes."""
-        self._health.called("patch")
-        return super().patch(path, body, kind)
-
-    def delete(
-        self, path: str, propagation: str = "Background", grace: int | None = None, uid: str | None = None
-    ) -> Object:
-        """Has it removed."""
-        self._health.called("delete")
-        return super().delete(path, propagation, grace, uid)
 
 
 class Operator:
@@ -122,14 +95,25 @@ class Operator:
         looks = Looks(self._api, self._options.namespace, self._health)
         looks.start(self._options.workers)
         try:
-            if not looks.synced(SYNC_WITHIN):
-                log.warning("the first lists take longer than %g s; see above for what fails", SYNC_WITHIN)
-            self._health.leads()
+            self._health.takes_up()
+            if self._await_lists(looks, lost):
+                self._health.leads()
             lost.wait()
         finally:
             self._health.stands_by()
             looks.stop()
             log.info("leads no longer")
+
+    def _await_lists(self, looks: Looks, lost: threading.Event) -> bool:
+        """Whether they came. Who loses the lead meanwhile must not go on waiting: looks begin when they are there."""
+        late, said = time.monotonic() + SYNC_WITHIN, False
+        while not looks.synced(1.0):
+            if lost.is_set():
+                return False
+            if time.monotonic() > late and not said:
+                log.warning("the first lists take longer than %g s; see above for what fails", SYNC_WITHIN)
+                said = True
+        return True
 
 
 class Looks:
@@ -139,14 +123,15 @@ class Looks:
         self._health = health
         self._queue: Queue[Key] = Queue()
         self._room_at = 0.0
-        self._machines: dict[str, Any] = {}
+        self._rooms: dict[str, Any] = {}  # name of a machine -> what it has for pods
         self._said: dict[str, list[Any]] = {}  # uid of a job -> what its user wants
         self.jobs = Cache(api, path("elasticjobs", namespace), "", self._job_changed)
         self.pods = Cache(api, path("pods", namespace), f"{_OURS},{NUMBER}", self._pod_changed, slim_pod)
         self.services = Cache(api, path("services", namespace), _OURS, self._owned_changed)
+        self.machines = Cache(api, path("nodes"), "", self._machine_changed, slim_machine)
         self._caches = [self.jobs, self.pods, self.services]
         if not namespace:  # who looks after one namespace has no rights beyond it
-            self._caches.append(Cache(api, path("nodes"), "", self._machine_changed, slim_machine))
+            self._caches.append(self.machines)
         self._acting = Acting(api, self.jobs, self.pods)
         self._threads: list[threading.Thread] = []
 
@@ -178,10 +163,10 @@ class Looks:
         about = job["metadata"]
         key = about["namespace"], about["name"]
         said = [about.get(part) for part in ("generation", "annotations", "deletionTimestamp")]
-        before = self._said.get(about["uid"])
-        if self.jobs.get(*key) is None:
+        known = self.jobs.get(*key)
+        if known is None or known["metadata"]["uid"] != about["uid"]:  # it has gone, maybe with another in its place
             self._said.pop(about["uid"], None)
-        elif said != before:
+        elif said != self._said.get(about["uid"]):
             self._said[about["uid"]] = said
             self._queue.add(key)
 
@@ -197,9 +182,11 @@ class Looks:
             self._room()
 
     def _machine_changed(self, machine: Object) -> None:
-        name, before = machine["metadata"]["name"], self._machines.get(machine["metadata"]["name"])
-        self._machines[name] = machine["room"]
-        if before != machine["room"]:
+        name = machine["metadata"]["name"]
+        if self.machines.get("", name) is None:
+            self._rooms.pop(name, None)
+        elif self._rooms.get(name) != machine["room"]:
+            self._rooms[name] = machine["room"]
             self._room()
 
     def _room(self) -> None:
@@ -222,7 +209,7 @@ class Looks:
             except (Conflict, Unreachable) as error:
                 log.info("%s/%s: again soon: %s", *key, error)
                 self._queue.failed(key)
-            except (KubernetesError, Obstacle) as error:
+            except PetctlError as error:
                 log.warning("%s/%s: %s", *key, error)
                 self._health.failed()
                 self._queue.failed(key)
@@ -240,25 +227,32 @@ class Looks:
         found = self.jobs.get(*key)
         if found is None:
             return None
-        job, told, again = read_job(found), None, None
+        done, again = Done(read_job(found), None, None), None
         for _ in range(_ROUNDS):
-            decision = decide(self._seen(job, told), time.time())
+            decision = decide(self._seen(done.job, done.told), time.time())
             again = decision.look_at
             try:
-                job, told = self._acting.carry_out(job, decision)
-            except Obstacle as obstacle:
-                self._acting.hindered(job, str(obstacle))
-                raise
-            if told is None:
+                done = self._acting.carry_out(done.job, decision)
+            except (Obstacle, UsageError) as error:
+                done = Done(done.job, None, error)
+            if done.told is None:
                 break
+        if done.obstacle is not None:
+            self._acting.hindered(done.job, str(done.obstacle))
+            raise done.obstacle
         return again
 
     def _seen(self, job: ElasticJob, told: Told | None) -> Seen:
         name, place = object_name(job.id), job.namespace
         pods = self.pods.of(job.uid)
         known = {pod["metadata"]["name"] for pod in pods}
-        names = {f"{name}-{NODE}-{index}": index for index in range(job.most + len(pods))}
-        taken = {index for one, index in names.items() if one not in known and self.pods.get(place, one)}
+        taken: set[int] = set()
+        for index in count():
+            if index - len(taken) > job.most + len(pods):  # more free ones than it can want
+                break
+            pod = f"{name}-{NODE}-{index}"
+            if pod not in known and self.pods.get(place, pod):
+                taken.add(index)
         return Seen(job, pods, self.services.get(place, name) is not None, frozenset(taken), self._room_at, told)
 
 

@@ -14,7 +14,13 @@ from pathlib import Path
 import pytest
 
 from petctl.clusters import archive
-from petctl.clusters.archive import agent_bytes, build_operator, operator_bytes, without_comments
+from petctl.clusters.archive import (
+    agent_bytes,
+    build_operator,
+    operator_bytes,
+    without_annotations,
+    without_comments,
+)
 from petctl.clusters.kubernetes import manifests
 
 SOURCES = sorted(archive._sources(archive.OPERATOR_PARTS))
@@ -125,6 +131,87 @@ def test_what_is_no_comment_and_no_docstring_stays() -> None:
     assert without_comments("") == ""
 
 
+class Untyped(ast.NodeTransformer):
+    """A syntax tree whose functions have no types; what is left stays in its line, wherever there."""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            node.returns = None
+        elif isinstance(node, ast.arg):
+            node.annotation = None
+            node.end_lineno = node.lineno
+        if isinstance(node, (ast.expr, ast.stmt, ast.arg)):
+            node.col_offset = node.end_col_offset = 0
+        return self.generic_visit(node)
+
+
+def untyped(text: str) -> str:
+    return ast.dump(Untyped().visit(ast.parse(text)), include_attributes=True)
+
+
+def test_without_types_it_is_the_same_program_line_by_line() -> None:
+    for name in SOURCES:
+        text = without_comments((archive.PACKAGE.parent / name).read_text())
+        bare = without_annotations(text)
+        assert untyped(bare) == untyped(text), name
+        assert without_annotations(bare) == bare, name
+        for node in ast.walk(ast.parse(bare)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                assert node.returns is None, (name, node.lineno)
+            assert not isinstance(node, ast.arg) or node.annotation is None, name
+
+
+TYPED = """
+class Point(NamedTuple):
+    x: int = 0
+
+    async def move(self, by: dict[str, "int"] = {"a": 1}, /, *rest: Any, key: Key = lambda a, b: a, **more: Any) -> "P":
+        y: int = by["a"]
+        return lambda z: z
+
+def far(
+    near: Callable[
+        [int], str
+    ],
+    other=lambda: {1: 2}, last: bool = 1 == 2,
+) -> None: ...
+TEXT = '''
+def kept(a: int) -> str: ...
+'''
+def plain(a, b=(1, 2)): return {a: b}
+def odd() -> Dict[
+    str, int
+]: pass
+"""
+UNTYPED = """
+class Point(NamedTuple):
+    x: int = 0
+
+    async def move(self, by= {"a": 1}, /, *rest, key= lambda a, b: a, **more):
+        y: int = by["a"]
+        return lambda z: z
+
+def far(
+    near
+
+,
+    other=lambda: {1: 2}, last= 1 == 2,
+): ...
+TEXT = '''
+def kept(a: int) -> str: ...
+'''
+def plain(a, b=(1, 2)): return {a: b}
+def odd() -> Dict[
+    str, int
+]: pass
+"""
+
+
+def test_types_of_parameters_and_results_go_and_nothing_else() -> None:
+    assert without_annotations(TYPED) == UNTYPED
+    assert untyped(UNTYPED) == untyped(TYPED)
+
+
 def test_the_agent_fits_where_kubectl_keeps_a_copy_of_it() -> None:
     """The annotations of an object may have 262,144 bytes together; past that, `kubectl apply` refuses it."""
     made = manifests.free(manifests.agent_config("a" * 100, agent_bytes()), "n" * 63)
@@ -149,6 +236,15 @@ def test_the_operator_is_the_same_bytes_each_time_and_fits_into_a_config_map(ope
     assert operator.read_bytes() == operator_bytes()
     assert operator.stat().st_size < 700_000
     assert operator.stat().st_mode & 0o777 == 0o755
+
+
+def test_the_operator_says_that_a_kubeconfig_takes_more_than_it_has(operator: Path, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("{}")
+    words = [sys.executable, "-I", "-S", str(operator), "--kubeconfig", str(tmp_path / "config")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"petctl-operator: reading the kubeconfig {tmp_path / 'config'} takes PyYAML")
+    assert "Traceback" not in done.stderr
 
 
 def test_the_operator_needs_nothing_that_is_not_in_it(operator: Path) -> None:

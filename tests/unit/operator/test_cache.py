@@ -210,44 +210,6 @@ def test_deleted_and_made_anew_under_the_same_name(scenes: Make) -> None:
     assert scene.has() == {"a": "13"} and scene.cache.of("uid-a") == []
 
 
-def test_what_we_deleted_stays_away_though_older_events_tell_of_it(scenes: Make) -> None:
-    scene = scenes((10, [thing("a", 5), thing("b", 6)]))
-    scene.hears(("a", "5"), ("b", "6"))
-    scene.cache.drop(thing("a", 5))
-    scene.cache.drop(thing("b", 6, "uid-of-an-earlier-b"))
-    assert scene.has() == {"b": "6"}
-    scene.cache.put(thing("a", 11))  # another's late answer
-    assert scene.has() == {"b": "6"}
-    scene.server.tell("MODIFIED", thing("a", 11))
-    scene.server.tell("DELETED", thing("a", 12))
-    scene.hears(("a", "12"))
-    assert scene.has() == {"b": "6"}
-    assert not scene.cache._dropped
-
-
-def test_what_we_deleted_is_forgotten_when_a_list_tells_its_end(scenes: Make) -> None:
-    scene = scenes((10, [thing("a", 5), thing("b", 6)]))
-    scene.hears(("a", "5"), ("b", "6"))
-    scene.cache.drop(thing("a", 5))
-    scene.server.lists.put((20, [thing("b", 6)]))
-    scene.server.events.put(Gone("too old"))
-    scene.asks("list", "watch 10", "list", "watch 20")
-    assert scene.has() == {"b": "6"} and not scene.cache._dropped
-
-
-def test_what_we_deleted_stays_away_though_a_list_was_begun_before(scenes: Make) -> None:
-    scene = scenes((10, [thing("a", 5), thing("b", 6)]))
-    scene.hears(("a", "5"), ("b", "6"))
-    scene.server.within_list = lambda: scene.cache.drop(thing("a", 5))
-    scene.server.lists.put((11, [thing("a", 5), thing("b", 6)]))
-    scene.server.events.put(Gone("too old"))
-    scene.asks("list", "watch 10", "list", "watch 11")
-    assert scene.has() == {"b": "6"}
-    scene.server.tell("DELETED", thing("a", 12))
-    scene.hears(("a", "12"))
-    assert not scene.cache._dropped
-
-
 def test_what_was_written_while_it_listed_is_kept(scenes: Make) -> None:
     scene = scenes((10, [thing("old", 2), thing("a", 5)]))
     scene.hears(("old", "2"), ("a", "5"))

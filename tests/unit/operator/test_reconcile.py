@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -11,8 +12,9 @@ import pytest
 
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.manifests import LEFT
+from petctl.clusters.kubernetes.moments import written
+from petctl.clusters.kubernetes.names import NUMBER
 from petctl.operator.ending import LINGER
-from petctl.operator.moments import written
 from petctl.operator.pods import number_of
 from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN
 from tests.unit.operator.world import Killed, World
@@ -81,6 +83,21 @@ def test_the_coordinator_is_replaced_at_once_and_has_a_higher_number() -> None:
     world.settle()
     assert world.names == ["hello-coordinator-1", "hello-node-0"]
     assert world.status["phase"] == "Running"
+
+
+def test_a_coordinator_that_came_late_goes_when_the_newer_one_runs() -> None:
+    world = settled(replicas=1)
+    newer = copy.deepcopy(world.pods["hello-coordinator-0"])
+    newer["metadata"] |= {"name": "hello-coordinator-1", "uid": "p-1"}
+    newer["metadata"]["labels"][NUMBER] = "1"
+    newer["status"]["phase"] = "Pending"
+    world.pods["hello-coordinator-1"] = newer
+    world.look()
+    world.vanish()
+    assert "hello-coordinator-0" in world.names  # nobody else leads the nodes yet
+    newer["status"]["phase"] = "Running"
+    world.settle()
+    assert world.names == ["hello-coordinator-1", "hello-node-0"]
 
 
 @pytest.mark.parametrize(

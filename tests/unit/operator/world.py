@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from petctl.clusters.kubernetes.moments import written
 from petctl.clusters.kubernetes.names import COORDINATOR, NODE
 from petctl.operator import pods as make
 from petctl.operator.elasticjob import ElasticJob, read_job
-from petctl.operator.moments import written
 from petctl.operator.pods import role_of
 from petctl.operator.reconcile import decide
 from petctl.operator.seen import Seen

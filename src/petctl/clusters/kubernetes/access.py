@@ -28,6 +28,8 @@ class Access:
     """The name in the server's certificate, where it is not that of the URL."""
 
     proxy: str = ""
+    answer_within: float = 60.0
+    """Seconds without a byte of an answer."""
 
     @property
     def where(self) -> str:

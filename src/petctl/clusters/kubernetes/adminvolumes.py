@@ -15,7 +15,6 @@ from typing import Any
 
 from petctl.errors import UsageError
 
-KINDS = ("efs", "azure-files", "nfs")
 _EFS = re.compile(r"fs-[0-9a-f]{8,40}(?::[^:\s]*(?::fsap-[0-9a-f]{8,40})?)?")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 

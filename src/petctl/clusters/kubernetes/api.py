@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -61,11 +61,11 @@ def path(kind: str, namespace: str = "", name: str = "") -> str:
 
 
 class Api:
-    """Calls to one cluster."""
+    """Calls to one cluster. `asked`: for whoever counts them, see `Requests`."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, asked: Callable[[str], None] | None = None) -> None:
         self.access = access
-        self._requests = Requests(access)
+        self._requests = Requests(access, asked)
 
     def __enter__(self) -> Api:
         return self

@@ -109,27 +109,37 @@ class KubernetesCluster:
         return [make.free(manifest, self._namespace) for manifest in objects]
 
     def submit(self, plan: Mapping[str, Any]) -> None:
-        """Makes the owner first, asleep, then all that it owns, then wakes it: cut short, it leaves one that sleeps."""
+        """Makes the owner first, asleep, then all that it owns, then wakes it: cut short, it leaves one that sleeps.
+
+        Nodes are made last: where a quota has room for a few pods only, the coordinator's must be one of them.
+        """
         from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
 
         first, *others = plan["plan"]["objects"]
+        nodes = [manifest for manifest in others if manifest["kind"] == "Job"]
         self._check_secrets(plan["plan"]["secrets"].values())
         check_stores(plan, self.home)
         owner = self._owners.create(plan["id"], first)
         try:
-            for manifest in [*material(plan, new_credentials(plan, self.home)), *others]:
-                kind = f"{manifest['kind'].lower()}s"
-                self._api.create(path(kind, self._namespace), make.owned(manifest, owner.object))
+            beside = [manifest for manifest in others if manifest not in nodes]
+            for manifest in [*material(plan, new_credentials(plan, self.home)), *beside]:
+                self._create(manifest, owner)
             for claim in plan["plan"]["claims"]:
                 own = claim["metadata"].get("labels")  # the others outlive the job
                 with suppress(ObjectExists):
                     wanted = make.owned(claim, owner.object) if own else claim
                     self._api.create(path("persistentvolumeclaims", self._namespace), wanted)
             owner.wake()
+            for manifest in nodes:
+                self._create(manifest, owner)
         except BaseException:
             with suppress(KubernetesError):  # why it failed is what the user must hear
                 self._api.delete(owner.place)
             raise
+
+    def _create(self, manifest: dict[str, Any], owner: Owner) -> None:
+        kind = f"{manifest['kind'].lower()}s"
+        self._api.create(path(kind, self._namespace), make.owned(manifest, owner.object))
 
     def record(self, job_id: str) -> dict[str, Any]:
         """What was submitted; its code is brought here from its objects where this machine does not have it."""
@@ -179,13 +189,20 @@ class KubernetesCluster:
         try:
             status = self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0))
         except Unreachable:
-            refused = pending.trouble_of(self._api, self._namespace, pods) if pods else owner.refusal(COORDINATOR)
-            return looking.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused), pods
+            return self._unheard(job_id, owner, pods), pods
         if pending.is_short(status):
             nodes = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
             troubles = partial(pending.troubles, self._api, self._namespace)
             status = pending.explained(status, nodes, partial(owner.refusal, NODE), troubles)
         return status, pods
+
+    def _unheard(self, job_id: str, owner: Owner, pods: Items) -> dict[str, Any]:
+        """The status of a job whose coordinator cannot be asked: it has said its last word, or is yet to come."""
+        printed = logs.last_status(self._api, self._namespace, running(pods))
+        if printed:
+            return self._not_over(printed)
+        refused = pending.trouble_of(self._api, self._namespace, pods) if pods else owner.refusal(COORDINATOR)
+        return looking.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused)
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
@@ -211,9 +228,13 @@ class KubernetesCluster:
 
     def _told(self, job_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
         self._versions[job_id] = int(answer["version"])
-        status: dict[str, Any] = {**answer["status"], "cluster": self.name}
-        if status["finished"] is not None:  # its nodes are still going: the end is when its pod has ended
-            status = {**status, "finished": None, "state": "running", "exit_code": None, "error": None}
+        return self._not_over(answer["status"])
+
+    def _not_over(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """What a coordinator tells whose pod has not ended: until it has, the job goes on, though it may be closing."""
+        status: dict[str, Any] = {**told, "cluster": self.name}
+        if status["finished"] is not None:
+            status |= {"finished": None, "state": "running", "exit_code": None, "error": None}
         return status
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:

@@ -20,7 +20,6 @@ from petctl.clusters.kubernetes.access import Access
 from petctl.errors import UsageError
 
 CONNECT_WITHIN = 15.0
-ANSWER_WITHIN = 60.0  # seconds without a byte of an answer
 KEPT = 8  # idle connections; more threads than that at once are rare
 
 
@@ -38,14 +37,15 @@ class Connection(http.client.HTTPConnection):
     def __init__(self, access: Access, context: ssl.SSLContext | None) -> None:
         target = urlsplit(access.server)
         host, port = target.hostname or "", target.port or (443 if context else 80)
-        self._context = context
+        self._context, self._answer_within = context, access.answer_within
         self._server_name = access.server_name or host
+        within = min(CONNECT_WITHIN, access.answer_within)
         if access.proxy:
             proxy = urlsplit(access.proxy)
-            super().__init__(proxy.hostname or "", proxy.port or 80, timeout=CONNECT_WITHIN)
+            super().__init__(proxy.hostname or "", proxy.port or 80, timeout=within)
             self.set_tunnel(host, port, headers=_proxy_headers(proxy.username, proxy.password))
         else:
-            super().__init__(host, port, timeout=CONNECT_WITHIN)
+            super().__init__(host, port, timeout=within)
 
     def connect(self) -> None:
         """Connects, and begins TLS."""
@@ -53,8 +53,12 @@ class Connection(http.client.HTTPConnection):
         _notice_silence(self.sock)
         if self._context is not None:
             self.sock = self._context.wrap_socket(self.sock, server_hostname=self._server_name)
-        self.sock.settimeout(ANSWER_WITHIN)
+        self.listen_again()
         self.wire = self.sock
+
+    def listen_again(self) -> None:
+        """For the next answer, whatever was right for the last one."""
+        self.sock.settimeout(self._answer_within)
 
     def cut(self) -> None:
         """Ends whatever it carries, from any thread: whoever reads finds the end."""

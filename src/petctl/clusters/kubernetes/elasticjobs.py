@@ -23,6 +23,8 @@ GROUP, VERSION, KIND = "petctl.dev", "v1", "ElasticJob"
 API_VERSION = f"{GROUP}/{VERSION}"
 UNSEEN = 10.0
 """Seconds after which an operator, if there is one, has seen a new ElasticJob."""
+RETRYABLE = ((130, 130), (137, 138), (143, 143))
+"""Exit codes that `restartPolicy: ExitCode` restarts from: signals from outside, and 138, which is the user's own."""
 ENDS = {"Succeeded": "succeeded", "Failed": "failed"}
 """Its conditions that are final."""
 _STATES = {"Pending": "pending", "Suspended": "queued", "Recovering": "recovering"}

@@ -6,6 +6,7 @@ wrong is told with file, context and field, and nothing of a file is quoted, sin
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -126,8 +127,13 @@ def _read(path: Path) -> Mapping[str, Any]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the kubeconfig {path}: {_reason(error)}") from None
-    import yaml
-
+    try:
+        import yaml
+    except ModuleNotFoundError:  # the operator's archive runs without it, as long as it runs in a pod
+        raise UsageError(
+            f"reading the kubeconfig {path} takes PyYAML, which {sys.executable} does not have; install it there: "
+            "pip install pyyaml"
+        ) from None
     try:
         value = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:

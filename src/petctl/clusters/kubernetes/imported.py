@@ -8,14 +8,13 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from petctl.clusters.kubernetes.elasticjobs import API_VERSION, KIND
+from petctl.clusters.kubernetes.elasticjobs import API_VERSION, KIND, RETRYABLE
 from petctl.clusters.kubernetes.importing import Found
 from petctl.clusters.kubernetes.names import ID, object_name
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job
 
 _GPU = "nvidia.com/gpu"
-_RETRIED = ["130", "137-138", "143"]  # what `restartPolicy: ExitCode` restarts from
 
 
 def elastic_job(found: Found) -> dict[str, Any]:
@@ -71,7 +70,7 @@ def job(found: Found) -> tuple[Job, list[str]]:
         "procs": found.launch.procs or None,
         "gpus": gpus or None,
         "restarts": found.restarts,
-        "retry_on": _RETRIED if found.policy == "ExitCode" else None,
+        "retry_on": [f"{low}-{high}" for low, high in RETRYABLE] if found.policy == "ExitCode" else None,
         "max_time": found.more.get("activeDeadlineSeconds"),
         "image": image,
         "env": env,

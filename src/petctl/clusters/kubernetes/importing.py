@@ -14,6 +14,7 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from petctl.clusters.kubernetes.launcherwords import Launch, launcher_length, read_launch
+from petctl.clusters.kubernetes.shapes import check_shape
 from petctl.errors import UsageError
 
 Object = dict[str, Any]
@@ -31,6 +32,20 @@ _OF_THE_OLD = {
     "schedulingPolicy": "the old operator did not act on it; a job starts with minReplicas nodes",
 }
 _WORKER = "elasticjob-worker"  # the only container whose exit codes the old operator looked at
+_CONTAINER = {"env": [{}], "command": [], "args": [], "resources": {"limits": {}, "requests": {}}}
+_POD: dict[str, dict[str, Any]] = {"metadata": {"labels": {}}, "spec": {"containers": [_CONTAINER]}}
+_NUMBERS = ("minReplicas", "maxReplicas", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+_SHAPE = {
+    "metadata": _POD["metadata"],
+    "spec": {
+        **_POD["spec"],
+        "ports": [{}],
+        "template": _POD,
+        "replicaSpecs": {"Worker": {"replicas": 0, "template": _POD}},
+        **dict.fromkeys(_NUMBERS, 0),
+    },
+}
+"""All that is looked into, of whatever kind an object is."""
 
 
 class Wishes(NamedTuple):
@@ -64,6 +79,8 @@ def find_jobs(documents: Sequence[object], wishes: Wishes) -> tuple[list[Found],
     groups: dict[str, list[Object]] = {}
     for item in _objects(documents):
         kind, name = str(item.get("kind") or ""), _name(item)
+        if kind not in _UNTOUCHED:
+            check_shape(f"{kind or 'an object without a kind'} {name}", item, _SHAPE)
         if kind == "ElasticJob" and item.get("apiVersion") == OLD:
             found.append(_old_job(item, wishes, notes))
         elif _is_etcd(item):
@@ -90,8 +107,8 @@ def find_jobs(documents: Sequence[object], wishes: Wishes) -> tuple[list[Found],
 def _old_job(item: Object, wishes: Wishes, notes: list[str]) -> Found:
     name, spec = _name(item), item.get("spec") or {}
     where = f"ElasticJob {name}"
-    workers = (spec.get("replicaSpecs") or {}).get("Worker")
-    if not isinstance(workers, Mapping) or not isinstance(workers.get("template"), Mapping):
+    workers = (spec.get("replicaSpecs") or {}).get("Worker") or {}
+    if not workers.get("template"):
         raise UsageError(f"{where} has no spec.replicaSpecs.Worker.template; there is nothing to run")
     notes += [f"{where}: {field} is left out: {why}" for field, why in _OF_THE_OLD.items() if field in spec]
     notes += [
@@ -165,9 +182,9 @@ def _template(
     where: str, written: Mapping[str, Any], wishes: Wishes, launched: bool, notes: list[str]
 ) -> tuple[Object, Launch, str]:
     """The template as it stays, what its worker runs, and the address of its script."""
+    containers = _containers(written, where)
     template: Object = deepcopy({key: written[key] for key in ("metadata", "spec") if written.get(key)})
     spec = template["spec"]
-    containers = _containers(written, where)
     worker = next((one for one in containers if one.get("name") == _WORKER), containers[0])
     launch, code = _launch(where, worker, wishes, launched)
     notes += [f"{where}: {note}" for note in launch.notes]
@@ -240,13 +257,11 @@ def _name(item: Mapping[str, Any]) -> str:
 
 
 def _containers(item: Mapping[str, Any], where: str) -> list[Object]:
-    spec = item.get("spec")
-    found = spec.get("containers") if isinstance(spec, Mapping) else None
-    if not isinstance(found, list) or not found or not all(isinstance(one, dict) for one in found):
+    found: list[Object] = (item.get("spec") or {}).get("containers") or []
+    if not found:
         raise UsageError(f"{where} has no containers")
-    variables = [variable for one in found for variable in one.get("env") or ()]
-    if not all(isinstance(variable, dict) and "name" in variable for variable in variables):
-        raise UsageError(f"{where}: env must be a list of variables, each with its name")
+    if not all("name" in variable for one in found for variable in one.get("env") or ()):
+        raise UsageError(f"{where}: each variable in env must have a name")
     return found
 
 
@@ -274,8 +289,6 @@ def _is_etcd(item: Mapping[str, Any]) -> bool:
     """An etcd, or what leads to one."""
     spec = item.get("spec", {})
     if item.get("kind") == "Service":
-        return any(port == {**port, "port": 2379} for port in spec.get("ports") or ())
-    template = spec.get("template")
-    inner = template.get("spec") if isinstance(template, Mapping) else spec
-    containers = inner.get("containers") if isinstance(inner, Mapping) else None
-    return any("etcd" in str(one.get("image")) for one in containers or () if isinstance(one, Mapping))
+        return any(port.get("port") == 2379 for port in spec.get("ports") or ())
+    inner = (spec.get("template") or {"spec": spec}).get("spec") or {}
+    return any("etcd" in str(one.get("image")) for one in inner.get("containers") or ())

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from petctl.agent.stream import parse_tagged
 from petctl.clusters.base import LogFilter, LogLine
@@ -22,6 +22,7 @@ COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FINAL = "final"  # kind of what a coordinator prints last
 _LAST_LINES = 5  # of its log: its process may have said something behind it
 Item = tuple[str, bytes]  # node, line
+Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -97,9 +98,9 @@ def lines_so_far(api: Api, namespace: str, selector: str, places: dict[str, Plac
         raise failure
 
 
-def by_age(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def by_age(pods: Iterable[Pod]) -> list[Pod]:
     """The oldest first."""
-    return sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
 
 def node_of(pod: dict[str, Any]) -> str:

@@ -12,6 +12,8 @@ from itertools import chain
 from typing import Any
 
 from petctl.clusters.kubernetes import elasticjobs
+from petctl.clusters.kubernetes.logs import by_age
+from petctl.clusters.kubernetes.moments import seconds
 from petctl.clusters.kubernetes.names import ID
 from petctl.errors import InternalError, ProtocolError
 from petctl.rendezvous.messages import decode_outcome
@@ -28,7 +30,7 @@ Object = Mapping[str, Any]
 
 def last_words(pods: Iterable[Object]) -> dict[str, Any] | None:
     """Those of the first coordinator that said how the job ended."""
-    for pod in _by_age(pods):
+    for pod in by_age(pods):
         for container in pod.get("status", {}).get("containerStatuses", ()):
             message = _parsed(container.get("state", {}).get("terminated", {}).get("message", ""))
             if message is not None:
@@ -50,7 +52,7 @@ def ended(owner: Object, pods: Iterable[Object]) -> dict[str, Any] | None:
         if condition["status"] == "True":
             outcome = _elastic_end(owner, condition) if elasticjobs.is_elastic(owner) else _job_end(condition)
             if outcome is not None:
-                return {"outcome": outcome, "finished": _seconds(condition.get("lastTransitionTime"))}
+                return {"outcome": outcome, "finished": seconds(condition.get("lastTransitionTime"))}
     return None
 
 
@@ -107,12 +109,12 @@ def waiting_status(
         if not record["command"]:
             sentence = "its submission was cut short; remove what is left with petctl rm --force"
         return {**status, "state": "queued", "sentence": sentence}
-    reason = _why_none_runs(_by_age(pods), refused)
+    reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
         sentence = "its coordinator is being replaced, and its workers go on meanwhile"
         return {**status, "state": "recovering", "sentence": "; ".join(filter(None, [sentence, reason]))}
     if elasticjobs.is_elastic(owner) and not reason:
-        created = _seconds(owner["metadata"].get("creationTimestamp"))
+        created = seconds(owner["metadata"].get("creationTimestamp"))
         state, sentence = elasticjobs.progress(owner, time.time(), created)
         return {**status, "state": state, "sentence": sentence}
     return {**status, "state": "starting", "sentence": f"waiting: {reason or 'its coordinator is starting'}"}
@@ -139,11 +141,11 @@ def bare_record(job_id: str, cluster: str, owner: Object) -> dict[str, Any]:
         "id": job_id,
         "name": name,
         "cluster": cluster,
-        "submitted": _seconds(owner["metadata"].get("creationTimestamp")),
+        "submitted": seconds(owner["metadata"].get("creationTimestamp")),
         "command": command,
         "cwd": "",
         "directory": "",
-        "plan": {"config": {"min_nodes": least, "wanted": wanted, "max_nodes": most, "restarts": restarts}},
+        "plan": {"task": {}, "config": {"min_nodes": least, "wanted": wanted, "max_nodes": most, "restarts": restarts}},
     }
 
 
@@ -176,10 +178,6 @@ def why_blocked(pod: Object, called: str) -> str:
     return ""
 
 
-def _by_age(pods: Iterable[Object]) -> list[Object]:
-    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-
-
 def _never_began(pod: Object) -> bool:
     containers = pod.get("status", {}).get("containerStatuses") or ()
     return any(container.get("state", {}).get("terminated", {}).get("reason") in _NO_START for container in containers)
@@ -203,12 +201,3 @@ def _finished(message: Mapping[str, Any]) -> float:
 def _number(pod: Object, annotation: str) -> int:
     text = str(pod["metadata"].get("annotations", {}).get(annotation, ""))
     return int(text) if text.isdecimal() else 0
-
-
-def _seconds(time: object) -> float:
-    """A time of the API, in seconds; 0.0 where it tells none."""
-    if not time:
-        return 0.0
-    from datetime import datetime
-
-    return datetime.fromisoformat(str(time)).timestamp()

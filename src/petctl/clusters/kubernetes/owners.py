@@ -72,8 +72,14 @@ class JobOwner(Owner):
     kind = "Job"
 
     def refusal(self, role: str) -> str:
-        """As the Job of that role tells it."""
-        return refusal(self._api, self._namespace, "Job", f"{object_name(self._id)}-{role}")
+        """As the Job of that role tells it, or its absence."""
+        why = refusal(self._api, self._namespace, "Job", f"{object_name(self._id)}-{role}")
+        if not why and role == NODE:
+            try:
+                self._api.get(self._nodes)
+            except NoSuchObject:
+                return "its submission was cut short, so nobody makes it; cancel the job and submit it again"
+        return why
 
     def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
         """Tells the coordinator first: it knows the bounds, and lets the highest nodes go; then there are more or fewer

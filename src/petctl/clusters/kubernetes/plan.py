@@ -14,6 +14,7 @@ from typing import Any
 
 from petctl.agent.task import Code, encode_task
 from petctl.clusters import codestore
+from petctl.clusters.batchai import pin_containers, refuse_mounts_of_this_machine
 from petctl.clusters.folders import folder_names
 from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders, pin_folders
 from petctl.clusters.kubernetes import podwords
@@ -65,6 +66,7 @@ def make_plan(
     the code goes into one object."""
     cluster = str(settings["name"])
     _check(settings)
+    refuse_mounts_of_this_machine(job.batchai, cluster)
     mapped = folder_names(job, cluster)
     results = plan_results(job, job_id, surroundings(home))
     code, notes = (dict(pinned), []) if pinned else _taken(job, home, mapped)
@@ -73,7 +75,8 @@ def make_plan(
         # Links lead to files of the submitter's machine, which no pod has.
         task = dataclasses.replace(task, code=Code(id=code["id"], inside=code["inside"], source=code["source"]))
     folders, grants = _folders(job, cluster, home, code, mapped)
-    grants.update(results.grants)
+    containers = pin_containers(job.batchai, home)
+    grants.update({**folder_grants(containers), **results.grants})
     store = results.routes.get("")
     if code and store:
         grants[codestore.GRANT] = codestore.code_grant(grants[store], code["id"])
@@ -82,8 +85,8 @@ def make_plan(
     task = dataclasses.replace(
         task,
         results=results.routes,
-        folders=node_folders(folders),
-        folder_cache=f"{STATE}/folders" if folders else "",
+        folders=node_folders([*folders, *containers]),
+        folder_cache=f"{STATE}/folders" if folders or containers else "",
         folder_limit=cache_limit(),
     )
     options = podwords.merged(podwords.options_of(settings), job.kubernetes)
@@ -200,6 +203,11 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishe
         raise UsageError(
             f"a job needs an image on Kubernetes; give one with --image, or set clusters.{settings['name']}.image "
             "in petctl.yaml. Any image with Python 3.9 or newer will do"
+        )
+    if job.image_credentials:
+        raise UsageError(
+            "image_credentials is for containers on this machine; on Kubernetes the registry's password is a Secret "
+            "of the namespace, which kubernetes.pull_secrets names"
         )
     own, place = settings.get("pod") or {}, f"clusters.{settings['name']}.pod"
     if not isinstance(own, Mapping):

@@ -39,10 +39,10 @@ _CHUNK = 64 << 10
 
 
 class Requests:
-    """Those of any number of threads, to one server."""
+    """Those of any number of threads, to one server. `asked` hears the method of each, streams aside."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, access: Access, asked: Callable[[str], None] | None = None) -> None:
+        self._access, self._asked = access, asked
         self._prefix = urlsplit(access.server).path.rstrip("/")
         self._lock = threading.Lock()
         self._made: Connections | None = None
@@ -56,6 +56,8 @@ class Requests:
         self, method: str, path: str, query: Mapping[str, str], body: Any = None, kind: str = "application/json"
     ) -> Object:
         """The object in the answer to one request."""
+        if self._asked is not None:
+            self._asked(method)
         connection, answer = self._ask(method, path, query, body, kind)
         with self._told(connection, f"{method} {path}"):
             text = answer.read()
@@ -195,9 +197,7 @@ class Requests:
         if answer.will_close or connection.sock is None:
             connection.close()
             return
-        from petctl.clusters.kubernetes.connection import ANSWER_WITHIN
-
-        connection.sock.settimeout(ANSWER_WITHIN)
+        connection.listen_again()
         self._connections.give_back(connection)
 
     @contextlib.contextmanager

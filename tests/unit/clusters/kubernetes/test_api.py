@@ -131,6 +131,39 @@ def test_nobody_is_there() -> None:
     assert told.value.code == 6
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_answer_that_does_not_come_is_waited_for_as_long_as_is_wanted(kept: bool) -> None:
+    gone = threading.Event()
+
+    def script(handler: Handler) -> None:
+        if handler.path == "/well":
+            handler.reply({})
+        else:
+            gone.wait(WITHIN)
+
+    with serving(script) as server, Api(access_to(url_of(server), answer_within=0.2)) as api:
+        if kept:
+            api.get("/well")
+        with pytest.raises(failures.ServerUnreachable, match="no answer in time"):
+            api.get("/silence")
+        gone.set()
+
+
+def test_whoever_counts_hears_of_every_request_but_streams() -> None:
+    def script(handler: Handler) -> None:
+        page = {"items": [{}], "metadata": {"continue": "" if "continue=" in handler.path else "more"}}
+        handler.reply(page if handler.command == "GET" and "watch" not in handler.path else {})
+
+    asked: list[str] = []
+    with serving(script) as server, Api(access_to(url_of(server)), asked.append) as api:
+        assert len(api.list(PODS)) == 2
+        api.create(PODS, {})
+        api.patch(f"{PODS}/a", {})
+        api.delete(f"{PODS}/a")
+        list(api.log("team", "a"))
+    assert asked == ["GET", "GET", "POST", "PATCH", "DELETE"]
+
+
 def test_a_kept_connection_that_the_server_has_closed(made: Certificate) -> None:
     def script(handler: Handler) -> None:
         handler.reply({"ok": True})

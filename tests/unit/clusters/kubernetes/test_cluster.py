@@ -179,6 +179,30 @@ def test_a_coordinator_that_cannot_be_asked_is_waited_for(
     assert cluster.status(JOB)["state"] == "recovering"
 
 
+@pytest.mark.parametrize("failed", [0, 1])
+def test_a_coordinator_that_has_said_its_last_word_is_not_taken_for_one_that_comes(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch, failed: int
+) -> None:
+    """Its process has gone, and Kubernetes has not seen that yet."""
+    final = {**RUNNING, "state": "cancelled", "sentence": "cancelled by the user", "finished": 5.0, "exit_code": 130}
+    event = json.dumps({"kind": "final", "status": final}).encode()
+    monkeypatch.setattr(server, "log", lambda *words, **more: iter([b"something else\n", event]))
+    server.pods = [coordinator()]
+    server.objects[COORDINATOR]["status"] = {"failed": failed}
+    answers(cluster, monkeypatch, NOBODY)
+    status = status_from(cluster.status(JOB))
+    assert (status.state, status.sentence, status.final) == ("running", "cancelled by the user", False)
+
+
+def test_a_submission_that_was_cut_short_before_its_nodes_says_so(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator()]
+    del server.objects[NODES]
+    answers(cluster, monkeypatch, told({**RUNNING, "sentence": "waiting for nodes"}))
+    assert "nodes 0, 1: its submission was cut short" in cluster.status(JOB)["sentence"]
+
+
 def test_who_may_not_ask_the_coordinator_hears_that(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

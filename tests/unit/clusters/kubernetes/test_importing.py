@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from petctl.clusters.kubernetes.importing import Wishes, find_jobs
 from petctl.clusters.kubernetes.launcherwords import Launch, launcher_length, read_launch
 from petctl.errors import UsageError
 from petctl.spec import job_from_dict, job_to_dict
+from petctl.spec.problems import FieldError
 
 HERE = Path(__file__).parent / "foreign"
 OLD: list[dict[str, Any]] = list(yaml.safe_load_all((HERE / "elasticjob.yaml").read_text()))
@@ -199,3 +202,34 @@ def test_a_launchers_words() -> None:
 def test_a_launchers_words_that_are_wrong(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         read_launch(words)
+
+
+def test_what_is_of_another_shape_is_named() -> None:
+    wrong = copy.deepcopy(OLD)
+    wrong[0]["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A"}, "B=1"]
+    place = r"ElasticJob imagenet: spec\.replicaSpecs\.Worker\.template\.spec\.containers\[0\]\.env\[1\]"
+    with pytest.raises(UsageError, match=rf"^{place} must be a mapping, not 'B=1'$"):
+        find_jobs(wrong, Wishes())
+
+
+@pytest.mark.parametrize("documents", [OLD, PODS], ids=["elasticjob", "pods"])
+@pytest.mark.parametrize("other", [None, [], {}, "x", 5, [None], [[]]], ids=repr)
+def test_whatever_stands_in_a_place_nobody_sees_a_traceback(documents: list[dict[str, Any]], other: object) -> None:
+    for place in places(documents):
+        changed: Any = copy.deepcopy(documents)
+        inner = changed
+        for word in place[:-1]:
+            inner = inner[word]
+        inner[place[-1]] = copy.deepcopy(other)
+        with contextlib.suppress(UsageError, FieldError):
+            for found in find_jobs(changed, Wishes(["python3", "main.py"], "python:3.11"))[0]:
+                elastic_job(found)
+                job(found)
+
+
+def places(node: object) -> Iterator[tuple[Any, ...]]:
+    """Every place in a tree, by the words that lead to it."""
+    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for word, value in inner:
+        yield (word,)
+        yield from ((word, *rest) for rest in places(value))

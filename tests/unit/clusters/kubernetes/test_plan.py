@@ -13,6 +13,7 @@ from petctl.clusters.kubernetes.manifests import MOST_CODE, PIECE, RECOVERY
 from petctl.clusters.kubernetes.plan import make_plan
 from petctl.errors import UsageError
 from petctl.spec import Job
+from petctl.spec.batchai import Found, JobFile, read_mapping
 
 SETTINGS = {"name": "west", "kind": "kubernetes", "image": "example.org/image:1"}
 
@@ -56,6 +57,11 @@ def test_a_record_holds_what_the_coordinator_needs_and_no_secret(
     assert kinds == ["train-2222-coordinator", "train-2222", "train-2222-node"]
     assert record["plan"]["objects"][2]["spec"]["completions"] == 2
     assert record["plan"]["pieces"] == 1
+
+
+def test_credentials_of_images_are_the_clusters_own_here(tmp_path: Path) -> None:
+    words = refusal(Job(script="train.py", image="x:1", image_credentials="registry"), tmp_path)
+    assert "kubernetes.pull_secrets" in words
 
 
 def test_a_job_needs_an_image_and_its_own_comes_first(tmp_path: Path) -> None:
@@ -126,6 +132,36 @@ def test_a_directory_of_this_machine_is_nothing_for_pods(project: Path, tmp_path
     words = refusal(job, tmp_path)
     assert str(place) in words
     assert words.endswith("is a directory of this machine, which pods do not see; use s3:// or az://")
+
+
+def batchai_job(mount: dict[str, Any]) -> Job:
+    found = {name: mount.get(name, value) for name, value in {"directory": "", "here": True, "location": ""}.items()}
+    properties = {
+        "nodeCount": 2,
+        "stdOutErrPathPrefix": "$AZ_BATCHAI_JOB_MOUNT_ROOT/logs",
+        "customToolkitSettings": {"commandLine": "true"},
+        "mountVolumes": {
+            "azureBlobFileSystems": [{"accountName": "acc", "containerName": "logs", "relativeMountPath": "logs"}]
+        },
+    }
+    return read_mapping(properties, JobFile(lambda volume: Found(**found))).job
+
+
+def test_a_batch_ai_job_mounts_what_pods_can_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "acc")
+    monkeypatch.setenv("AZURE_STORAGE_KEY", "a2V5")
+    words = refusal(batchai_job({"directory": "/of/this/machine"}), tmp_path)
+    assert "https://acc.blob.core.windows.net/logs is /of/this/machine on this machine" in words
+    assert "mounts: {https://acc.blob.core.windows.net/logs: DIRECTORY}" in words
+    task = decode_task(made(batchai_job({"directory": "/mnt/logs", "here": False}), tmp_path)["plan"]["task"])
+    assert task.batchai["mounts"][0]["directory"] == "/mnt/logs"
+    assert (task.cwd, task.folders) == ("", [])
+    record = made(batchai_job({"location": "az://acc/logs"}), tmp_path)
+    (folder,) = decode_task(record["plan"]["task"]).folders
+    assert (folder.path, folder.location, folder.mode) == (".batchai/logs", "az://acc/logs/", "rw")
+    assert record["plan"]["grants"][folder.grant]["write"] is True
+    assert record["folders"] == []
+    assert "a2V5" not in json.dumps(record)
 
 
 def test_a_missing_script_is_refused_here(tmp_path: Path) -> None:

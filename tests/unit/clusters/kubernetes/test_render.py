@@ -128,6 +128,22 @@ def test_what_is_rendered_is_what_submit_creates(
     assert all("ownerReferences" not in made["metadata"] for made in applied.held.values())
 
 
+def test_the_coordinator_is_awake_before_nodes_are_made(
+    cluster: KubernetesCluster, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a quota has room for a few pods only, nodes would take it all, and nobody would lead them."""
+    create, asleep = objects.create, []
+
+    def watched(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if body["metadata"]["name"].endswith("-node"):
+            asleep.append(objects.held[f"{path}/train-22aa-coordinator"]["spec"]["suspend"])
+        return create(path, body)
+
+    monkeypatch.setattr(objects, "create", watched)
+    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    assert asleep == [False]
+
+
 def test_what_is_rendered_is_small_enough_for_kubectl_apply(
     cluster: KubernetesCluster, objects: Objects, project: Path
 ) -> None:

@@ -1,0 +1,80 @@
+"""How the operator tells how it is."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from petctl.errors import UsageError
+from petctl.operator import health as module
+from petctl.operator.health import Health, serve_health
+from petctl.operator.options import parse_options
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+def page(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_it_answers_three_questions_and_no_other() -> None:
+    health, port = Health(), free_port()
+    with serve_health(health, port):
+        assert page(port, "/healthz") == (200, "ok\n")
+        assert page(port, "/readyz") == (503, "not yet\n")
+        health.stands_by()
+        assert page(port, "/readyz") == (200, "ok\n")
+        assert page(port, "/etc/passwd")[0] == 404
+        health.leads()
+        health.looked()
+        for method in ("GET", "GET", "POST"):
+            health.asked(method)
+        assert page(port, "/metrics")[1].splitlines() == [
+            "# TYPE petctl_operator_looks_total counter",
+            "petctl_operator_looks_total 1",
+            "# TYPE petctl_operator_failures_total counter",
+            "petctl_operator_failures_total 0",
+            "# TYPE petctl_operator_leading gauge",
+            "petctl_operator_leading 1",
+            "# TYPE petctl_operator_api_calls_total counter",
+            'petctl_operator_api_calls_total{method="GET"} 2',
+            'petctl_operator_api_calls_total{method="POST"} 1',
+            'petctl_operator_api_calls_total{method="PATCH"} 0',
+            'petctl_operator_api_calls_total{method="DELETE"} 0',
+        ]
+
+
+def test_who_connects_and_never_asks_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WITHIN", 0.05)
+    port = free_port()
+    with serve_health(Health(), port), socket.create_connection(("127.0.0.1", port), 20) as silent:
+        assert silent.recv(1) == b""
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("", 0)) as taken:
+        port = taken.getsockname()[1]
+        with (
+            pytest.raises(UsageError, match=f"cannot listen on port {port} for --health-port"),
+            serve_health(Health(), port),
+        ):
+            pass
+
+
+@pytest.mark.parametrize("port", ["-1", "65536"])
+def test_what_is_no_port_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        parse_options([f"--health-port={port}"])
+    assert end.value.code == 2
+    assert "--health-port must be a port" in capsys.readouterr().err

@@ -1,0 +1,14 @@
+"""The record of an ElasticJob that was made with kubectl."""
+
+from __future__ import annotations
+
+import pytest
+
+from petctl.operator.record import record_of
+from tests.unit.operator.world import World
+
+
+@pytest.mark.parametrize(("launcher", "offers"), [("elastic", False), ("mpi", True), ("plain", True)])
+def test_members_know_each_other_where_the_launcher_needs_that(launcher: str, offers: bool) -> None:
+    plan = record_of(World(launcher=launcher).read(), 1)["plan"]
+    assert (plan["task"]["launcher"], plan["config"]["offers"]) == (launcher, offers)
