@@ -64,15 +64,22 @@ def options(doc: str | None, *, pairs: int = 10) -> argparse.ArgumentParser:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all samples as JSON")
     parser.add_argument(
         "--petctl",
+        type=_program,
         default=str(Path(sys.executable).parent / "petctl"),
         help="the command (default: beside this Python)",
     )
     parser.add_argument(
         "--torch-python",
+        type=_program,
         default=os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch/bin/python")),
         help="an interpreter with PyTorch 2.13 (default: $PETCTL_TORCH_PYTHON, else .venv-torch/bin/python)",
     )
     return parser
+
+
+def _program(word: str) -> str:
+    """One that can be started from any directory."""
+    return str(Path(word).absolute()) if os.sep in word else word
 
 
 def interleave(pairs: int, subjects: Mapping[str, Callable[[], float]]) -> dict[str, Samples]:

@@ -1,7 +1,8 @@
 """A whole job in one thread: coordinators, nodes and their workers, over the real machines and a simulated world.
 
 Workers are a model: the ranks of a round step together while all of them run and can reach each other; when the goal is
-reached they end; when a peer is gone they may fail. The backend is a counter for epochs and one slot for the outcome.
+reached they end, all but parameter servers; when a peer is gone they may fail. The backend is a counter for epochs and
+one slot for the outcome.
 `check` (invariants.py) is called at every start of workers and every commit; it raises `Violation`.
 """
 
@@ -56,6 +57,7 @@ class Workers:
     failed: bool = False
     steps: int = 0  # that it has made, and reported where workers report
     hung: bool = False  # some rank of it makes no step any more, and all others wait for it
+    endless: bool = False  # with a parameter server, which runs on when the others have ended
 
     @property
     def id(self) -> tuple[int, int]:
@@ -284,7 +286,9 @@ class Node:
 
     def _do_start(self, effect: real_member.Start) -> None:
         self.fleet.checks.starting(self, effect)
-        self.workers = Workers(effect.epoch, effect.round, effect.place)
+        self.workers = Workers(effect.epoch, effect.round, effect.place, endless=bool(self.fleet.options.config.tasks))
+        if self.workers.endless and self.member.procs == 1:  # nothing but the parameter server
+            self.step(self.fleet.member.Serving(effect.round))
         if self.fleet.options.elastic:
             self.step(self.fleet.member.Elastic())
         if self.fleet.options.warm_up and self.fleet.chaotic and self.fleet.warmth.random() < 0.2:
@@ -320,7 +324,7 @@ class Node:
         self.fleet.ports += 1
         port = 20000 + self.fleet.ports % 40000
         self.fleet.reserved.add((self.member.address, port))
-        reserved = self.fleet.member.PortReserved(effect.round, port)
+        reserved = self.fleet.member.PortReserved(effect.round, port, f"{self.name}:{port}")
         self.fleet.world.at(self.fleet.world.latency(), lambda: self.step(reserved))
 
     def _do_reconnect(self, effect: real_member.Reconnect) -> None:
@@ -382,9 +386,15 @@ class Node:
 
         def ended(last: bool) -> None:
             if self.up and self.workers is workers and not workers.failed:
-                workers.ended = last
-                self.step(self.fleet.member.WorkerEnded(workers.round, last))
+                workers.ended = last and not workers.endless
+                if last:
+                    self.fleet.ended.add((self.name, self.incarnation, workers.round))
+                self.step(self.fleet.member.WorkerEnded(workers.round, workers.ended))
+                if last and workers.endless:
+                    self.step(self.fleet.member.Serving(workers.round))
 
+        if workers.endless and self.member.procs == 1:
+            return
         first, last = sorted((random.uniform(0, 0.5), random.uniform(0, 0.5))) if self.fleet.chaotic else (0.0, 0.01)
         world.at(first, lambda: ended(False))
         world.at(last, lambda: ended(True))
@@ -403,6 +413,7 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
         self.exits: list[tuple[str, real_member.Exit]] = []
         self.failures: set[tuple[int, int]] = set()
+        self.ended: set[tuple[str, str, int]] = set()  # (node, incarnation, round) whose workers all ended well
         self.deaths: dict[tuple[str, str], float] = {}  # (node, incarnation): when it was gone
         self.incarnations = self.ports = self.messages = 0
         self.progress = 0

@@ -5,8 +5,9 @@
 3. A node never goes back: its rounds only grow, and no two sets of workers overlap on it.
 4. The budget is never overspent, and only what may be retried is. A failure ends the job only if no member of its round
    was gone before it.
-5. What is recorded stays recorded, and nobody opens or continues a round after reading it.
-6. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
+5. A job has succeeded only when all workers of a round that end by themselves have ended well.
+6. What is recorded stays recorded, and nobody opens or continues a round after reading it.
+7. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
 from petctl.rendezvous.events import Event
-from petctl.rendezvous.messages import Failure, Outcome, Place
+from petctl.rendezvous.messages import SUCCEEDED, Failure, Outcome, Place
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Coordinator, Fleet, Node
@@ -51,7 +52,9 @@ class Checks:
         for name in sorted(places, key=lambda name: places[name].rank):
             if places[name].first_rank != expected:
                 raise Violation(f"round {machine.round}: node {name} starts at rank {places[name].first_rank}")
-            expected += machine.nodes[name].report.procs
+            expected += places[name].procs
+        if any(place.world_size != expected for place in places.values()):
+            raise Violation(f"round {machine.round} has {expected} workers, and not all of its members know that")
         for name, known in machine.nodes.items():
             node = self.fleet.nodes.get(name)
             if node is None or not known.connected or node.incarnation != known.report.incarnation:
@@ -81,11 +84,20 @@ class Checks:
             raise Violation(f"{now} starts with port {place.master_port}, which {place.master_addr} did not reserve")
         group = self.places.setdefault(now, {})
         group[node.name] = effect.place
-        facts = {(p.nodes, p.world_size, p.master_addr, p.master_port) for p in group.values()}
+        facts = {(p.nodes, p.world_size, p.master_addr, p.master_port, p.offers) for p in group.values()}
         if len(facts) != 1:
             raise Violation(f"the members of {now} disagree on its size or master: {sorted(facts)}")
+        if self.options.config.offers:
+            offered = place.offers[place.rank].partition(":")
+            reserved = (node.member.address, int(offered[2] or 0)) in self.fleet.reserved
+            if len(place.offers) != place.nodes or offered[0] != node.name or not reserved:
+                raise Violation(f"node {node.name} starts {now} at rank {place.rank} with the offers {place.offers}")
         if len({place.rank for place in group.values()}) != len(group):
             raise Violation(f"two members of {now} have the same rank")
+
+    def has_an_end(self, place: Place) -> bool:
+        """Has its node workers that end by themselves? Where there are roles, the first is a parameter server's."""
+        return not self.options.config.tasks or place.procs > 1
 
     def exiting(self, node: Node) -> None:
         """A node's agent ends by itself."""
@@ -104,9 +116,14 @@ class Checks:
 
     def ending(self, coordinator: Coordinator, outcome: Outcome) -> None:
         """A coordinator has just decided that the job ends."""
+        machine = coordinator.machine
+        if outcome.state == SUCCEEDED:
+            ending = {name: life for name, (life, place) in machine.places.items() if self.has_an_end(place)}
+            late = [name for name, life in ending.items() if (name, life, machine.round) not in self.fleet.ended]
+            if late:
+                raise Violation(f"round {machine.round} has succeeded, though workers of {late} have not ended")
         if outcome.failure is None:
             return
-        machine = coordinator.machine
         for name, (incarnation, _) in machine.places.items():
             died = self.fleet.deaths.get((name, incarnation))
             if died is not None and died < outcome.failure.time and name not in machine.done:

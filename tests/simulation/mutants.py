@@ -100,6 +100,21 @@ MUTANTS = [
     Mutant("an order on its way is forgotten", (real_machine, " or node.ran > report.place_round", ""), start=1180),
     Mutant("a round starts below min", (real_machine, "config.min_nodes, target, expected", "1, 1, set()")),
     Mutant("a round starts before its port is reserved", (real_machine, "        if not port:", "        if False:")),
+    Mutant("a round starts before all have offered", (real_machine, "        if silent:", "        if False:")),
+    Mutant("servers are waited for like workers", (real_machine, "len(self.done | self.serving)", "len(self.done)")),
+    Mutant(
+        "a server that is lost is not missed",
+        (real_machine, "for name in self.gone if name not in self.done]", "for name in self.gone if name not in ends]"),
+        (real_machine, "        lost = [", "        ends = self.done | self.serving\n        lost = ["),
+    ),
+    Mutant(
+        "who has served once serves in every round",
+        (
+            real_member,
+            "self.ended, self.serving, self.failure = False, False, None",
+            "self.ended, self.failure = False, None",
+        ),
+    ),
     Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
     Mutant("exit codes are not looked at", (real_budget, "if not self.retries(failure):", "if False:")),
     Mutant("a verdict waits for nobody", (real_budget, " or any(answer < self.probe for answer in answers)", "")),

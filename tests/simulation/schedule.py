@@ -80,6 +80,19 @@ def choosy(options: Options, random: Random) -> Options:
     return options
 
 
+def acquainted(options: Options, random: Random) -> Options:
+    """In some histories all members have to know each other."""
+    options.config = dataclasses.replace(options.config, offers=random.random() < 0.25)
+    return options
+
+
+def serving(options: Options, random: Random) -> Options:
+    """In some histories every node has a parameter server, which never ends, and only some nodes have workers too."""
+    if random.random() < 0.25:
+        options.config = dataclasses.replace(options.config, tasks=(0, random.randint(1, options.config.min_nodes)))
+    return options
+
+
 class Schedule:
     """One history."""
 
@@ -90,6 +103,8 @@ class Schedule:
         self.options = reporting(self.options, self.hangs)
         self.codes = Random(f"{seed} codes")
         self.options = choosy(self.options, self.codes)
+        self.options = acquainted(self.options, Random(f"{seed} offers"))
+        self.options = serving(self.options, Random(f"{seed} roles"))
         self.options.wire = seed % 8 == 0
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world

@@ -14,7 +14,8 @@
     > finish               the workers end well from now on
     > show                 who is where
 
-The first line may set the job: `job min=2 max=3 wanted=3 restarts=1 retry=3 ...`. Time runs 1 s after each command
+The first line may set the job: `job min=2 max=3 wanted=3 restarts=1 retry=3 ...`; with `workers=2` every node has a
+parameter server, which never ends by itself, and the first two a worker as well. Time runs 1 s after each command
 unless it is `wait`. `PETCTL_REWRITE_TRACES=1 pytest tests/simulation` writes the traces anew.
 """
 
@@ -70,6 +71,7 @@ class Script:
             resize_interval=s.get("resize_interval", 30.0),
             eager=bool(s.get("eager")),
             stall_after=s.get("stall_after", 60.0),
+            tasks=(0, int(s["workers"])) if "workers" in s else (),
         )
         options = Options(config, fence_after=s.get("fence_after", 60.0), consequence=s.get("consequence", 0.0))
         options.warm_up, options.elastic = s.get("warm_up", 0.0), bool(s.get("elastic"))

@@ -11,13 +11,14 @@ round is run and when is decided by Member and the coordinator; how processes ar
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import os
 import signal
 import sys
 import time
 from collections import deque
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from petctl.agent import private, rootcause
 from petctl.agent.belongings import Belongings
@@ -26,18 +27,19 @@ from petctl.agent.connection import Connection
 from petctl.agent.early import EarlyStart, pretended_place
 from petctl.agent.environment import RoundContext
 from petctl.agent.guardian import FORWARDED, Lifeline
-from petctl.agent.host import Devices, choose_log_dir, count_processes, make_outputs, own_address
+from petctl.agent.host import Devices, choose_log_dir, count_processes, make_outputs, own_address, state_directory
 from petctl.agent.launchers import launches, preparation, prepared, why_not_started
 from petctl.agent.lingering import Lingering
 from petctl.agent.logcap import LogCap
 from petctl.agent.logfiles import LogName, is_full
-from petctl.agent.masterport import MasterPort
+from petctl.agent.masterport import MasterPort, TaskPorts
 from petctl.agent.options import Options
 from petctl.agent.progress import VARIABLE as PROGRESS_FILE
 from petctl.agent.progress import ProgressBook
+from petctl.agent.roles import most_tasks, offer
 from petctl.agent.stacks import StackDump, failure_of
 from petctl.agent.stopping import PARK_TIMEOUT
-from petctl.agent.task import Task, decode_task
+from petctl.agent.task import MPI, PLAIN, Task, decode_task
 from petctl.agent.warm import WarmStart
 from petctl.agent.workers import Launch, Worker, Workers
 from petctl.errors import InternalError, PetctlError, Unreachable, UsageError
@@ -45,9 +47,15 @@ from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
 from petctl.rendezvous.messages import Failure, Outcome, Place, Progress, Report, decode_order, encode
 
+if TYPE_CHECKING:
+    from petctl.agent.batchai import Site
+    from petctl.agent.mpinode import MpiNode
+
 _TICK = 0.01  # seconds between two ticks at the least
 _LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
 _CANNOT_START = 127  # what a shell answers when there is no such program
+_OTHERS_FIRST = 1.0  # seconds that a failure of mpirun waits for whoever knows its cause better: the node of a rank
+_MPIRUN_FIRST = 5.0  # seconds that the good end of its daemon waits for mpirun's own, where it came too early
 
 
 def run(options: Options, lifeline: Lifeline) -> int:
@@ -90,11 +98,14 @@ class Agent:
         self._prepared = False
         self._ready: Optional[Task] = None  # the task as it is once the preparation has ended well
         self._belongings: Optional[Belongings] = None
+        self._site: Optional[Site] = None  # what a Batch AI job has on this node
         self._start_waits = self._early_waits = False  # for them: a round; workers that are to be started early
         self._last_report: Optional[Report] = None
         self._lingering: Optional[Lingering] = None  # while what the job made is sent, at the end
         self._last_works: Optional[asyncio.Task[None]] = None
         self._port = MasterPort(self._workers, self._channel, self._reserved)
+        self._task_ports = TaskPorts()
+        self._mpi: Optional[MpiNode] = None  # of a job that mpirun starts
         self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
         self._library = ""
         self._log_cap = LogCap()
@@ -176,19 +187,23 @@ class Agent:
         if self._member is None:
             self._begin(decode_task(welcome.get("task")))
         self._feed(mb.Connected())
+        if self._mpi is not None:
+            self._mpi.repeat()
 
     def _begin(self, task: Task) -> None:
         """The first welcome says what this node is to do."""
         self._log_dir = choose_log_dir(task, self._options, self.say)
         if task.output_dir:
             task = dataclasses.replace(task, output_dir=make_outputs(task, self._options))
+        if task.batchai:
+            task = self._arrange_site(task)
         self._task = task
         try:
             procs = count_processes(task.procs, self._devices, {**os.environ, **task.env})
         except UsageError as error:
             if self._join.revive is None:
                 raise  # a node that came by hand must not harm a job that runs well without it
-            procs, self._unfit = 1, str(error)
+            procs, self._unfit = 1, self._unfit or str(error)
         self._member = mb.Member(
             self._options.node,
             self._options.incarnation,
@@ -200,8 +215,20 @@ class Agent:
             fence_after=task.timing.fence_after,
         )
         self._library = private.library(self._lifeline.directory, task.python)
+        if task.launcher == MPI:
+            from petctl.agent.mpinode import MpiNode
+
+            self._mpi = MpiNode(self._lifeline.directory, self._workers, self._connection.send, self._fail)
         self._belongings = Belongings(
-            task, self._join, self._options, self._log_dir, self._arrived, self._still_coming, self.say, self.remark
+            task,
+            self._join,
+            self._options,
+            self._log_dir,
+            self._arrived,
+            self._still_coming,
+            self.say,
+            self.remark,
+            self._site,
         )
         self._warm_up()
         self._warmth_changed()
@@ -211,10 +238,25 @@ class Agent:
             self._stream = StreamForwarder(self._log_dir, self._is_own, tagged=self._options.tagged)
             self._stream.start()
 
+    def _arrange_site(self, task: Task) -> Task:
+        """The directories and variables of a Batch AI job; the task as its workers will find it."""
+        from petctl.agent.batchai import Site, folder_targets
+
+        def tell(sentence: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the node has ended meanwhile
+                self._loop.call_soon_threadsafe(self.remark, sentence)
+
+        environ = {**os.environ, **task.env}
+        gpus = self._devices.count(environ)
+        folders = folder_targets(task, state_directory(task, self._options)) if task.folders else {}
+        self._site = Site(task, self._options.node, self._log_dir, folders, gpus, environ, tell)
+        self._unfit = self._site.problem
+        return self._site.task
+
     def _arrived(self, directory: str, why_not: str) -> None:
         """Code and folders are there."""
         assert self._task is not None
-        self._task = dataclasses.replace(self._task, cwd=directory)
+        self._task = dataclasses.replace(self._task, cwd=directory or self._task.cwd)
         self._unfit = self._unfit or why_not
         self._warm_up()
         if self._early_waits:
@@ -254,6 +296,8 @@ class Agent:
         assert self._task is not None and self._member is not None
         if self._unfit or self._coming or (self._task.needs_preparation and not self._prepared):
             return []
+        if self._task.launcher in (MPI, PLAIN):
+            return []  # they are told who the others are, which nobody knows yet
         context = self._context(0, 0, pretended_place(self._member.procs), 0)
         try:
             return launches(self._task, context, os.environ, self._log_dir)
@@ -265,7 +309,10 @@ class Agent:
         self._feed(mb.Warming(bool(self._coming) or self._warm.warming or self._early.pending))
 
     def _received(self, message: Dict[str, Any]) -> None:
-        self._feed(mb.Received(decode_order(message.get("order"))))
+        if "letter" not in message:
+            self._feed(mb.Received(decode_order(message.get("order"))))
+        elif self._mpi is not None:
+            self._mpi.receive(message["letter"])
 
     def _lost(self) -> None:
         self._feed(mb.Disconnected())
@@ -346,7 +393,7 @@ class Agent:
             round=number,
             place=place,
             spent=spent,
-            procs=self._member.procs,
+            procs=place.procs or self._member.procs,
             gpus=self._options.gpus,
             socket=self._channel.path,
             library=self._library,
@@ -354,14 +401,21 @@ class Agent:
 
     def _start_workers(self) -> None:
         assert self._task is not None and self._round is not None
+        plan = launches if self._mpi is None else self._mpi.begin
         try:
-            planned = launches(self._task, self._round, os.environ, self._log_dir)
+            planned = plan(self._task, self._round, os.environ, self._log_dir)
         except UsageError as error:
             self._fail(str(error))
             return
-        files = [launch.env[PROGRESS_FILE] for launch in planned]
+        if self._site is not None:
+            self._site.starting(self._round.round, *self._own[self._round.round], planned)
+        files = [launch.env[PROGRESS_FILE] for launch in planned if not launch.launcher]
         self._progress.begin(self._round.procs, files)
+        self._task_ports.release()
         self._launch(planned)
+        if self._mpi is not None:
+            self._mpi.begun()
+        self._serve_only()
         logs = [path for launch in planned for path in (launch.out, launch.err)]
         self._log_cap.watch([*logs, *files], self._task.log_cap)
 
@@ -369,11 +423,13 @@ class Agent:
         try:
             self._workers.start(planned)
         except OSError as error:
-            self._fail(why_not_started(error, planned[0]))
+            self._fail(why_not_started(error, planned))
         self._lifeline.own(self._workers.groups)
 
     def _workers_stopped(self) -> None:
         self._lifeline.own(self._workers.groups)
+        if self._mpi is not None:
+            self._mpi.end()
         if self._code is not None:
             self._finish(self._code)
         else:
@@ -405,7 +461,16 @@ class Agent:
             self._feed(mb.Progressed(self._round.round, progress))
 
     def _reserved(self, number: int, port: int) -> None:
-        self._feed(mb.PortReserved(number, port))
+        self._feed(mb.PortReserved(number, port, self._offer()))
+
+    def _offer(self) -> str:
+        """What the other members' agents have to know of this node, before it has a place."""
+        assert self._task is not None and self._member is not None
+        if self._mpi is not None:
+            return self._mpi.offer(self._member.address, self._member.procs, self._options.node)
+        if self._task.launcher != PLAIN:
+            return ""
+        return offer(self._member.address, self._task_ports.hold(most_tasks(self._task, self._member.procs)))
 
     def _reconnect(self, effect: mb.Reconnect) -> None:
         self.say(f"{effect.why}; connecting again")
@@ -456,15 +521,44 @@ class Agent:
         assert self._round is not None
         number = self._round.round
         self._progress.read()
-        if worker.launch.rank < 0:
+        if worker.launch.launcher:
+            self._launcher_ended(worker)
+        elif worker.launch.rank < 0:
             self._preparation_ended(worker)
         elif worker.code == 0:
             self._feed(mb.WorkerEnded(number, last=not self._workers.running and not self._failed))
+            self._serve_only()
         elif not self._failed:
             self._failed = True
             failure = rootcause.explain(worker, self._options.node)
             self.say(failure.sentence())
             self._feed(mb.WorkerFailed(number, failure))
+
+    def _launcher_ended(self, worker: Worker) -> None:
+        """mpirun has ended, or its daemon. Its failure may only follow from that of a rank on another node."""
+        assert self._round is not None and self._mpi is not None and worker.code is not None
+        self._mpi.hear()
+        self._mpi.launcher_ended(worker.code)
+        if worker.code == 0 and not self._workers.running:
+            if not self._failed:
+                self._feed(mb.WorkerEnded(self._round.round, last=True))
+        else:
+            wait = 0.0 if self._round.place.nodes == 1 else _MPIRUN_FIRST if worker.code == 0 else _OTHERS_FIRST
+            self._loop.call_later(wait, self._launcher_failed, worker)
+
+    def _launcher_failed(self, worker: Worker) -> None:
+        assert self._mpi is not None
+        failure = self._mpi.explain(worker, self._options.node)
+        if failure is not None and not self._failed and not self._workers.stopping:
+            self._failed = True
+            self.say(failure.sentence())
+            self._feed(mb.WorkerFailed(worker.launch.round, failure))
+
+    def _serve_only(self) -> None:
+        """Where only workers are left that never end by themselves, the others need not wait for this node."""
+        left = self._workers.running
+        if left and not self._failed and self._round is not None and all(worker.launch.serves for worker in left):
+            self._feed(mb.Serving(self._round.round))
 
     def _preparation_ended(self, worker: Worker) -> None:
         if worker.code == 0:

@@ -19,6 +19,7 @@ from petctl.agent.task import Task
 from petctl.rendezvous.joinfile import JoinFile
 
 if TYPE_CHECKING:
+    from petctl.agent.batchai import Site
     from petctl.agent.folders import Folders
     from petctl.agent.results import Results
 
@@ -36,17 +37,18 @@ class Belongings:
         doing: Callable[[str], None],
         say: Callable[[str], None],
         remark: Callable[[str], None],
+        site: Optional[Site] = None,
     ) -> None:
         """`arrived`: all is there, with the workers' directory, or the reason why not; only if something has to come.
-        `doing`: how far it is."""
+        `doing`: how far it is. `site`: what a Batch AI job has on this node."""
         self._loop = asyncio.get_running_loop()
-        self._arrived, self._doing = arrived, doing
+        self._arrived, self._doing, self._site = arrived, doing, site
         self._code: Optional[CodeSource] = None
         self._folders: Optional[Folders] = None
         self._results: Optional[Results] = None
         self._fetching = ""
         self._directory, self._why_not = "", ""
-        if task.code.id:
+        if task.code.id or task.folders:
             self._bring(task, join, state_directory(task, options), remark)
         if task.results:
             from petctl.agent.results import Results
@@ -61,10 +63,13 @@ class Belongings:
     @property
     def go_back(self) -> bool:
         """Is anything sent when the workers have ended?"""
-        return self._results is not None or (self._folders is not None and self._folders.sends)
+        sends = self._folders is not None and self._folders.sends
+        return self._results is not None or self._site is not None or sends
 
     async def send_the_rest(self) -> None:
         """Until all that the workers made is where it belongs, or cannot be."""
+        if self._site is not None:
+            await self._loop.run_in_executor(None, self._site.finish)
         works: List[Awaitable[None]] = []
         if self._results is not None:
             sent: asyncio.Future[None] = self._loop.create_future()
@@ -76,7 +81,7 @@ class Belongings:
 
     def give_up(self) -> None:
         """The node ends now."""
-        for one in (self._code, self._folders, self._results):
+        for one in (self._code, self._folders, self._results, self._site):
             if one is not None:
                 one.give_up()
 
@@ -92,7 +97,8 @@ class Belongings:
             self._folders = folders.Folders(
                 task, join, arranged, cache, self._folders_arrived, self._folders_come, remark
             )
-        self._code = CodeSource(task.code, join, state, self._code_arrived, remark, links)
+        if task.code.id:
+            self._code = CodeSource(task.code, join, state, self._code_arrived, remark, links)
 
     def _folders_come(self, sentence: str) -> None:
         self._fetching = sentence

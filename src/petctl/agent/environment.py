@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional
 
 from petctl.agent.processes import NODE_KEY
-from petctl.agent.task import Task
+from petctl.agent.task import MPI, Task
 from petctl.rendezvous.messages import Place
 
 # What the node's own start may have left behind, and no worker may inherit.
-_PRIVATE = ("PETCTL_STEP", "PETCTL_WORKER_KEY", "PETCTL_AGENT_SOCKET")
+_PRIVATE = ("PETCTL_STEP", "PETCTL_WORKER_KEY", "PETCTL_AGENT_SOCKET", "PETCTL_LAUNCHER")
 
 # What each worker has its own value of, in each round; all else is the same for every worker that a node ever starts.
 ROUND_NAMES = frozenset(
@@ -57,6 +57,8 @@ def node_environment(
     env.update(task.env)
     env.update(task.secrets)
     env.update({NODE_KEY: node_key, "PETCTL_JOB_ID": task.job, "PETCTL_NODE": node, "JOB_ID": task.job})
+    if task.batchai:
+        env["PETCTL_PYTHON"] = task.python or "python3"  # what runs its scripts, in lines for a shell
     if task.output_dir:
         env["PETCTL_OUTPUT_DIR"] = task.output_dir
         env.update({output_variable(output): os.path.join(task.output_dir, output) for output in task.outputs})
@@ -115,4 +117,11 @@ def worker_environment(
             "PETCTL_WORKER_KEY": f"{context.node_key}/{context.round}/{rank}",
         }
     )
+    if task.batchai:
+        env["AZ_BATCHAI_JOB_MASTER_NODE_IP"] = place.master_addr
+        if task.launcher != MPI:  # which numbers its ranks itself
+            env["AZ_BATCHAI_TASK_INDEX"] = str(rank)
+        if task.batchai.get("backend"):
+            env["AZ_BATCHAI_PYTORCH_BACKEND"] = task.batchai["backend"]
+            env["AZ_BATCHAI_PYTORCH_INIT_METHOD"] = f"tcp://{env['RDZV_ENDPOINT']}"
     return env

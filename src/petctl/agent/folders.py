@@ -48,7 +48,7 @@ class Arranged(NamedTuple):
 
 def cache_of(task: Task, state_dir: str) -> Cache:
     """Where the copies are: all jobs of the cluster's own machine share one place; elsewhere a node has its own."""
-    here = os.access(task.code.archive, os.R_OK)
+    here = os.access(task.code.archive, os.R_OK) if task.code.id else os.path.isdir(os.path.dirname(task.log_dir))
     root = task.folder_cache if here and task.folder_cache else os.path.join(state_dir, "folders")
     return Cache(root, task.folder_limit)
 

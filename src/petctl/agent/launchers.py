@@ -2,6 +2,7 @@
 
     elastic    one process per local rank, started and watched by petctl itself
     torchrun   one process per node, which is PyTorch's own launcher with a static rendezvous; for comparison
+    plain      one process per node, or the tasks of the job's roles; what they know of each other is in roles.py
 
 Nothing is started here.
 """
@@ -11,14 +12,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, Optional, Sequence
 
 from petctl.agent import preparing, requirements
 from petctl.agent.environment import RoundContext, node_environment, worker_environment
 from petctl.agent.leftovers import PREPARE_STEP, STEP
 from petctl.agent.logfiles import error_file, log_file
 from petctl.agent.progress import VARIABLE
-from petctl.agent.task import ELASTIC, MODULE, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
+from petctl.agent.roles import Assignment, assignments
+from petctl.agent.task import ELASTIC, MODULE, PLAIN, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.agent.workers import Launch
 from petctl.errors import UsageError
 
@@ -87,15 +89,26 @@ def launches(task: Task, context: RoundContext, inherited: Mapping[str, str], lo
     """Every process that this node starts for a round."""
     if task.launcher == TORCHRUN:
         return [_launch(task, context, inherited, log_dir, 0)]
+    if task.launcher == PLAIN:
+        own = enumerate(assignments(task, context))
+        return [_launch(one.task, context, inherited, log_dir, local, one) for local, one in own]
     if task.launcher != ELASTIC:
         raise UsageError(f"this agent knows no launcher {task.launcher!r}; use elastic or torchrun, or a newer agent")
     return [_launch(task, context, inherited, log_dir, local_rank) for local_rank in range(context.procs)]
 
 
-def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str, local_rank: int) -> Launch:
+def _launch(
+    task: Task,
+    context: RoundContext,
+    inherited: Mapping[str, str],
+    log_dir: str,
+    local_rank: int,
+    assignment: Optional[Assignment] = None,
+) -> Launch:
     rank = context.place.first_rank + local_rank
     error = error_file(log_dir, context.round, rank)
     env = worker_environment(inherited, task, context, local_rank, error)
+    env.update(assignment.variables if assignment else {})
     env[VARIABLE] = log_file(log_dir, context.round, rank, "progress")
     argv = torchrun_command(task, context, env) if task.launcher == TORCHRUN else command(task, env)
     return Launch(
@@ -110,6 +123,8 @@ def _launch(task: Task, context: RoundContext, inherited: Mapping[str, str], log
         round=context.round,
         interpreter=interpreter_words(argv) if task.can_be_warm else 0,
         source=task.code.source,
+        task=assignment.name if assignment else "",
+        serves=assignment is not None and assignment.serves,
     )
 
 
@@ -137,8 +152,9 @@ def preparation(
     return Launch(-1, -1, argv, env, task.cwd or None, out, out)
 
 
-def why_not_started(error: OSError, launch: Launch) -> str:
-    """The sentence for a worker that the system refused to start."""
+def why_not_started(error: OSError, planned: Sequence[Launch]) -> str:
+    """The sentence for workers that the system refused to start."""
+    launch = next((launch for launch in planned if launch.argv[0] == error.filename), planned[0])
     if launch.cwd and not os.path.isdir(launch.cwd):
         return f"the working directory {launch.cwd} does not exist on this node"
     return f"cannot start {launch.argv[0]}: {error.strerror or error}"

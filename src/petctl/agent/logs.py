@@ -82,7 +82,8 @@ class LogFollower:
     """Delivers what is in the log files of a directory, and what is still being written to them.
 
     `accept` chooses files by their name; `begin` says at which offset of a file to start (for `--tail`); a change in
-    one of the directories `watch` also ends a `wait` (where the caller learns that the job is over).
+    one of the directories `watch` also ends a `wait` (where the caller learns that the job is over); the beginning of
+    an unfinished line is delivered after `partial_after` seconds.
     """
 
     def __init__(
@@ -91,8 +92,10 @@ class LogFollower:
         accept: Callable[[LogName], bool] = lambda name: True,
         begin: Callable[[LogName, str], int] = lambda name, path: 0,
         watch: Iterable[str] = (),
+        partial_after: float = PARTIAL_AFTER,
     ) -> None:
         self._log_dir = os.path.abspath(log_dir)
+        self._partial_after = partial_after
         self._accept, self._begin = accept, begin
         self._sources: Dict[LogName, _Source] = {}
         self._dirty: Set[LogName] = set()
@@ -138,14 +141,14 @@ class LogFollower:
                     yield Chunk(name, data)
         now = time.monotonic()
         for source in self._sources.values():
-            if source.rest and (final or now - source.rest_since >= PARTIAL_AFTER):
+            if source.rest and (final or now - source.rest_since >= self._partial_after):
                 data, source.rest = source.rest, b""
                 yield Chunk(source.name, data)
 
     def wait(self, seconds: Optional[float] = None) -> None:
         """Until there may be more to read, somebody called `wake`, or the time is over."""
         if any(source.rest for source in self._sources.values()):
-            seconds = PARTIAL_AFTER if seconds is None else min(seconds, PARTIAL_AFTER)
+            seconds = self._partial_after if seconds is None else min(seconds, self._partial_after)
         if not self._watching:
             seconds = 0.1 if seconds is None else min(seconds, 0.1)  # the directory is not there yet
         changes = self._watcher.wait(seconds)
@@ -155,6 +158,11 @@ class LogFollower:
             self._dirty.update(name for name in self._sources if name.round >= newest - 1)
         for directory, name in changes.names:
             self._changed(directory, name)
+
+    def position(self, name: LogName) -> int:
+        """How much of a file has been delivered, the chunk included that was yielded last."""
+        source = self._sources[name]
+        return source.position - len(source.rest)
 
     def wake(self) -> None:
         """Ends the current or the next `wait`; safe from other threads and signal handlers."""

@@ -89,7 +89,7 @@ def path_of(interpreter: str, argv: Sequence[str], cwd: str) -> str:
     except OSError:
         identity = [interpreter]
     key = json.dumps([interpreter, identity, list(argv), cwd])
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    cache = os.environ.get("PETCTL_CACHE") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "petctl", "preload", f"{sha256(key.encode('utf-8', 'replace')).hexdigest()}.json")
 
 

@@ -2,6 +2,7 @@
 
     PRIVATE/agent.sock          where the workers reach their agent (channel.py)
     PRIVATE/library/petctl      this very petctl, and nothing else of what is installed beside it
+    PRIVATE/mpi                 what mpirun needs (mpiround.py); its shared memory is in /dev/shm/NAME-mpi
 
 The guardian makes it and removes it. A node with a state directory has the same one in each of its lives, and the
 state directory's lock makes it that node's alone: what a life that was cut short left there is found by the next one.
@@ -18,6 +19,7 @@ from typing import Callable, List
 from petctl import __version__
 
 SOCKET = "agent.sock"
+MPI = "mpi"
 _LIBRARY = "library"
 _LONGEST = 107 - len("/" + SOCKET)  # what the address of a Unix socket can hold
 
@@ -85,6 +87,20 @@ def library(private: str, python: str) -> str:
     return path
 
 
+def shared_memory(private: str) -> str:
+    """Where the ranks of an MPI job may share memory on this node."""
+    return os.path.join("/dev/shm", os.path.basename(private) + "-mpi")
+
+
+def clear_mpi(private: str) -> None:
+    """Removes what mpirun and its ranks left, whole trees of it."""
+    for path in (os.path.join(private, MPI), shared_memory(private)):
+        if _is_own(path):
+            from shutil import rmtree
+
+            rmtree(path, ignore_errors=True)
+
+
 def _has_petctl(python: str) -> bool:
     """Is this very version installed for that interpreter? Looked up, because asking it would cost its start-up."""
     from glob import escape, glob
@@ -111,6 +127,7 @@ def _clear(path: str) -> None:
     _quietly(os.unlink, os.path.join(path, SOCKET))
     _quietly(os.unlink, os.path.join(path, _LIBRARY, "petctl"))
     _quietly(os.rmdir, os.path.join(path, _LIBRARY))
+    clear_mpi(path)
 
 
 def _quietly(act: Callable[[str], None], path: str) -> None:

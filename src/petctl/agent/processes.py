@@ -81,6 +81,17 @@ def carrying(entry: str, pids: Iterable[int], tail: bool = False) -> Set[int]:
     return found
 
 
+def exists(pid: int) -> bool:
+    """Whether there is such a process, be it a zombie."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def signal_group(group: int, number: int) -> None:
     """Signals a process group that may be gone already, or (0) not be there yet: 0 itself would mean our own."""
     try:

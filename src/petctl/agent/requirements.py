@@ -37,7 +37,7 @@ def directory_of(python: str, requirements: str, code_id: str) -> str:
     facts = [os.path.abspath(python), *_binary(python), content.decode("utf-8", "replace")]
     if any(line.lstrip()[:1] in (b".", b"/", b"-") or b"@" in line for line in content.splitlines()):
         facts.append(code_id)  # it speaks of other files, which may change while it does not
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    cache = os.environ.get("PETCTL_CACHE") or os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.join(cache, "petctl", "environments", sha256("\0".join(facts).encode()).hexdigest()[:32])
 
 

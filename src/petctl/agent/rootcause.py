@@ -45,6 +45,7 @@ def explain(worker: Worker, node: str) -> Failure:
         message=message,
         traceback=traceback,
         time=time.time(),
+        task=launch.task,
     )
 
 

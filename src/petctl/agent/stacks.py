@@ -83,6 +83,7 @@ def failure_of(worker: Worker, node: str, stall: Stall) -> Failure:
         traceback=compared(os.path.dirname(launch.err), launch.rank),
         time=time.time(),
         hung=True,
+        task=worker.launch.task,
     )
 
 

@@ -36,6 +36,10 @@ class Launch:
     round: int = 0
     interpreter: int = 0  # how many words of argv are a Python and its options; 0: it cannot be forked from a zygote
     source: str = ""  # what stands for its directory between runs, where that is another one in each
+    task: str = ""  # which one of a role it is: "worker 1"
+    serves: bool = False  # it does not end by itself
+    launcher: bool = False  # it is none of the job's processes, but starts some: mpirun, its daemon
+    foreign: bool = False  # such a one starts it, and somebody will tell when it begins and how it ends
 
 
 class Worker:
@@ -43,7 +47,7 @@ class Worker:
 
     def __init__(self, launch: Launch, process: Optional[subprocess.Popen[bytes]] = None) -> None:
         self.launch = launch
-        self.process = process  # None: the zygote is its parent, and tells its status
+        self.process = process  # None: somebody else is its parent, and its status is told
         self.pid = process.pid if process is not None else 0  # 0: it is not forked yet
         self.status: Optional[int] = None
         self.code: Optional[int] = None
@@ -68,6 +72,8 @@ class Starter:
 
     def begin(self, launch: Launch) -> Worker:
         """One more worker; OSError says why it cannot be."""
+        if launch.foreign:
+            return Worker(launch)
         if not self._warm.takes(launch):
             worker = Worker(launch, self._start(launch))
             self._on_begun(worker)
@@ -82,6 +88,8 @@ class Starter:
         """Kills it, or sees to it that it is not forked."""
         processes.signal_group(worker.pid, signal.SIGKILL)
         birth = self._births.get(worker)
+        if worker.launch.foreign and not worker.pid:
+            asyncio.get_running_loop().call_soon(self.end, worker, -signal.SIGKILL)
         if birth is not None:
             birth.wanted = False
             if self._warm.call_off(birth):
@@ -100,7 +108,7 @@ class Starter:
             self._on_begun(worker)
 
     def born(self, worker: Worker, pid: int) -> None:
-        """The zygote has forked it."""
+        """The zygote has forked it, or a launcher has started it."""
         worker.pid = pid
         self._on_begun(worker)
 

@@ -18,6 +18,8 @@ COMMAND_KINDS = (SCRIPT, MODULE, PROGRAM, SHELL)
 
 ELASTIC = "elastic"
 TORCHRUN = "torchrun"
+MPI = "mpi"
+PLAIN = "plain"
 
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?\Z")
 
@@ -60,6 +62,17 @@ class Folder:
 
 
 @dataclass(frozen=True)
+class Role:
+    """Tasks of one kind in a job whose tasks differ."""
+
+    name: str  # "ps", "worker", ...
+    count: int = 0  # 0: one on each node
+    words: List[str] = field(default_factory=list)  # behind the job's own, or the whole command where `kind` says so
+    kind: str = ""  # of a command of its own; empty: the job's
+    serves: bool = False  # it does not end by itself: it is stopped when all others have ended well
+
+
+@dataclass(frozen=True)
 class Task:
     """One node's share of a job."""
 
@@ -67,7 +80,11 @@ class Task:
     kind: str
     words: List[str]
     procs: str = "1"  # a number, "cpu", "gpu" or "auto"
-    launcher: str = "elastic"  # or "torchrun"
+    launcher: str = "elastic"  # or one of the others above
+    processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
+    mpi_options: List[str] = field(default_factory=list)  # more words for mpirun
+    roles: List[Role] = field(default_factory=list)  # under plain: tasks that do different things; see roles.py
+    batchai: Dict[str, Any] = field(default_factory=dict)  # directories and variables of a Batch AI job; see batchai.py
     python: str = ""  # interpreter for scripts and modules; empty: the node's python3
     cwd: str = ""  # empty: the agent's own
     code: Code = field(default_factory=Code)
@@ -121,6 +138,7 @@ def decode_task(data: object) -> Task:
         values["timing"] = Timing(**values.get("timing", {}))
         values["code"] = Code(**values.get("code", {}))
         values["folders"] = [Folder(**folder) for folder in values.get("folders", ())]
+        values["roles"] = [Role(**role) for role in values.get("roles", ())]
         task = Task(**values)
     except TypeError as error:
         raise ProtocolError(f"the coordinator's task does not fit: {error}") from None

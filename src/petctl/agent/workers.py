@@ -6,7 +6,10 @@ exception are parked workers, with their children: they said themselves that the
 
     start(launches)   then `on_exit(worker)` for each main process that ends by itself. A parked worker of that local
                       rank gets the new place; for the others processes are started.
-    stop(grace)       SIGTERM, after `grace` SIGKILL; workers that can, park instead. Then `on_stopped()`.
+    add(launches)     more of them in the same round
+    foreign_...       what is told of processes that a launcher (mpirun) has started: they are workers as the others
+    stop(grace)       SIGTERM, after `grace` SIGKILL; workers that can, park instead. Launchers are ended when what they
+                      have started has ended. Then `on_stopped()`.
     destroy()         everything, now, without the event loop: the node is lost
 
 It runs in the agent's event loop and never waits. Ranks, rounds and what an exit means are the agent's business.
@@ -26,6 +29,8 @@ from petctl.agent.stopping import PARK_TIMEOUT, Stopping, stopping
 from petctl.agent.warm import WarmStart
 
 __all__ = ["Launch", "Worker", "Workers"]
+
+_TELLING = 0.5  # seconds within which the end of a foreign process is told
 
 
 class Workers:
@@ -51,6 +56,7 @@ class Workers:
         self._channel.on_parked, self._channel.on_lost = self._has_parked, self._cannot_park
         self._started: List[Worker] = []
         self._parked: List[Worker] = []  # those that were left by the last stop, or were early
+        self._gone: List[Worker] = []  # foreign ones, in the order in which their processes ended
         self.early: List[Worker] = []  # started without a place, and not parked yet
         self.on_early: Callable[[], None] = lambda: None  # one less of them
         self._watched: Dict[int, Callable[[], None]] = {}  # pidfd -> what to do at the end
@@ -68,10 +74,46 @@ class Workers:
         self.drop_early()
         self._end_leftovers()
         self._started = [worker for worker in self._started if worker.code is None]
+        self._gone.clear()
         places = self._places(launches)
         self._start_all([launch for launch in launches if launch.local_rank not in places])
         if any(launch.rank >= 0 for launch in launches):
             self._resume(places, launches)
+
+    def add(self, launches: List[Launch]) -> None:
+        """Starts more of them in the round that runs; OSError says why not."""
+        self._start_all(launches)
+
+    def foreign_began(self, launch: Launch, pid: int) -> None:
+        """A launcher has started one: this is its process, and what it turned out to be."""
+        worker = self._foreign(launch.local_rank)
+        if worker is None or self._stopping is not None:
+            processes.signal_group(pid, signal.SIGKILL)  # nobody waits for it
+        else:
+            worker.launch = launch
+            self._starter.born(worker, pid)
+            self._watch(pid, lambda: self._foreign_gone(worker))
+
+    def _foreign_gone(self, worker: Worker) -> None:
+        """Its process has ended; how, is being told."""
+        self._gone.append(worker)
+        self._look()
+
+    def foreign_ended(self, local_rank: int, status: int) -> None:
+        """One of them has ended; the status is as that of a process."""
+        worker = self._foreign(local_rank)
+        if worker is None:
+            return
+        gone = self._gone[: self._gone.index(worker)] if worker in self._gone else self._gone
+        if status and self._stopping is None and any(other.code is None for other in gone):
+            # One that was gone before is the cause, and what is told of it is on its way.
+            self._loop.call_later(_TELLING, self._starter.end, worker, status)
+        else:
+            self._starter.end(worker, status)
+
+    def _foreign(self, local_rank: int) -> Optional[Worker]:
+        fitting = [worker for worker in self.running if worker.launch.foreign]
+        return next((worker for worker in fitting if worker.launch.local_rank == local_rank), None)
 
     def start_early(self, launches: List[Launch]) -> None:
         """Starts workers without a place: once they have parked, they get the next one of their local rank."""
@@ -172,6 +214,8 @@ class Workers:
             for worker in list(self._started):
                 if not worker.pid:
                     self._starter.abandon(worker)
+                elif worker.launch.launcher:
+                    continue  # it would cut short what it has started
                 elif not self._channel.elastic(worker):
                     processes.signal_group(worker.pid, signal.SIGTERM)
         if before is None or (before.planned, before.final) != (self._stopping.planned, self._stopping.final):
@@ -224,7 +268,11 @@ class Workers:
         if self._stopping is None:
             return
         late = self._loop.time() >= self._stopping.kill_at
+        self._bury()
         busy = [worker for worker in self.running if not self._rests(worker)]
+        if all(worker.launch.launcher for worker in busy):
+            for worker in busy:
+                processes.signal_group(worker.pid, signal.SIGKILL)
         if busy and not late:
             return  # its end brings us back here
         left = self._leftovers()
@@ -237,6 +285,14 @@ class Workers:
             self._stopped()
         elif not busy and not any(self._watch(pid, self._look) for pid in sorted(left)):
             self._loop.call_later(0.02, self._look)
+
+    def _bury(self) -> None:
+        """Foreign ones whose end nobody can tell any more, because that one was killed."""
+        for worker in self.running:
+            if worker.launch.foreign and worker.pid and not processes.exists(worker.pid):
+                worker.status = -signal.SIGKILL
+                worker.reap()
+                self._channel.forget(worker)
 
     def _stopped(self) -> None:
         self._disarm()

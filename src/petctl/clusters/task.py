@@ -10,9 +10,10 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
-from petctl.agent.task import MODULE, SCRIPT, Task, Timing
+from petctl.agent.task import MODULE, MPI, PLAIN, SCRIPT, Task, Timing
+from petctl.agent.task import Role as AgentRole
 from petctl.errors import UsageError
 from petctl.rendezvous.events import Config
 from petctl.spec import Job
@@ -21,16 +22,21 @@ from petctl.spec.retries import retried_codes
 
 def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:
     """One node's share of a job, without the values of its secrets: those are added on the way to the agents."""
+    batchai = _batchai(job, job_id) if job.batchai else {}
     return Task(
         job=job_id,
         kind=job.command.kind,
         words=list(job.command.words),
         procs=str(job.procs),
         launcher=job.launcher,
+        processes=job.processes,
+        mpi_options=list(job.mpi_options),
+        roles=[AgentRole(role.name, role.count, list(role.words), role.kind, role.serves) for role in job.roles],
+        batchai=batchai,
         python=python,
         warm=job.warm,
         preload=list(job.preload),
-        cwd=cwd,
+        cwd="" if batchai.get("work") else cwd,  # then each node makes one
         env=dict(job.env),
         prepare=job.prepare,
         requirements=job.requirements,
@@ -47,6 +53,12 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
     )
 
 
+def _batchai(job: Job, job_id: str) -> Dict[str, Any]:
+    from petctl.spec.batchai.nodes import node_part  # few jobs come from such a file
+
+    return node_part(job, job_id)
+
+
 def config_of(job: Job) -> Config:
     """The bounds of a job's rounds."""
     return Config(
@@ -60,6 +72,8 @@ def config_of(job: Job) -> Config:
         last_call=job.rendezvous.last_call,
         resize_interval=job.rendezvous.resize_interval,
         stall_after=job.stall_after,
+        offers=job.launcher in (MPI, PLAIN),
+        tasks=(job.processes,) if job.processes else tuple(role.count for role in job.roles),
     )
 
 
@@ -101,6 +115,9 @@ def check_command(job: Job, cwd: str) -> None:
         raise UsageError(
             f"there is no script {job.command.words[0]} in {cwd}; name it relative to that directory, or --cwd"
         )
+    for role in job.roles:
+        if role.kind == SCRIPT and not Path(cwd, Path(role.words[0]).expanduser()).is_file():
+            raise UsageError(f"there is no script {role.words[0]} of role {role.name} in {cwd}")
     if job.requirements and not Path(cwd, job.requirements).is_file():
         raise UsageError(f"there is no file {job.requirements} in {cwd}, which the requirements should be in")
     if job.launcher == "torchrun" and job.command.kind not in (SCRIPT, MODULE):

@@ -53,7 +53,7 @@ class _Training:
     def __init__(self, train: Any, state: State, groups: Groups, on_resize: Any) -> None:
         self._train, self._state, self._groups, self._on_resize = train, state, groups, on_resize
         self._ledger = ledger_of(state)
-        connected = None if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" else channel.connect()
+        connected = channel.connect() if _is_alone() else None
         self._control = Control(connected, groups, place.round_number()) if connected is not None else None
         self._wrappers = Wrappers()
         self._failed = True
@@ -133,6 +133,11 @@ class _Training:
             self._control.close()
         self._groups.close(broken=self._failed)
         self._wrappers.close()
+
+
+def _is_alone() -> bool:
+    """May this process leave a round and take another place? Not where torchrun or mpirun looks after it."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" and os.environ.get("PETCTL_LAUNCHER") != "mpi"
 
 
 def _patience() -> float:

@@ -216,6 +216,8 @@ class CoordinatorServer:
             self._called(connection, message)
         elif "remark" in message:
             self._remarked(connection, message["remark"])
+        elif "letter" in message:
+            self._pass_on(connection, message["letter"])
         else:
             self._reported(connection, decode_report(message.get("report")))
 
@@ -227,6 +229,17 @@ class CoordinatorServer:
             self._remarks.add(text)  # other nodes may well say the same
             node = connection.key[0]
             self._on_effect(Event("remark", f"node {node}: {text[:REMARK_LIMIT]}", {"node": node}))
+
+    def _pass_on(self, connection: Connection, letter: object) -> None:
+        """What one member's agent tells another's in the round that runs. One that cannot be delivered is dropped:
+        whoever wrote it repeats it until it is answered."""
+        if connection.key is None or not isinstance(letter, dict):
+            raise ProtocolError("a letter of nobody, or one that is no object")
+        places = self._machine.places.items()
+        ranks = {(name, incarnation): place.rank for name, (incarnation, place) in places}
+        reader = next((key for key, rank in ranks.items() if rank == letter.get("to")), None)
+        if connection.key in ranks and reader in self._current and letter.get("round") == self._machine.round:
+            self._current[reader].send(encode_frame({"letter": {**letter, "from": ranks[connection.key]}}))
 
     def _reported(self, connection: Connection, report: Report) -> None:
         key = (report.node, report.incarnation)

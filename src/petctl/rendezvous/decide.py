@@ -46,15 +46,25 @@ def ranks_for(members: Sequence[str], previous: Mapping[str, int]) -> List[str]:
     return slots
 
 
-def places_for(members: Sequence[Report], port: int) -> Dict[str, Place]:
+def places_for(
+    members: Sequence[Report], port: int, offers: bool = False, tasks: Sequence[int] = ()
+) -> Dict[str, Place]:
     """Everybody's place, given the reports in rank order; nodes may have different numbers of processes."""
-    world = sum(report.procs for report in members)
+    nodes = len(members)
+    procs = [share(tasks, rank, nodes) if tasks else report.procs for rank, report in enumerate(members)]
+    world, master = sum(procs), members[0].address
+    offered = tuple(report.offer for report in members) if offers else ()
     places: Dict[str, Place] = {}
     first = 0
     for rank, report in enumerate(members):
-        places[report.node] = Place(rank, len(members), first, world, members[0].address, port)
-        first += report.procs
+        places[report.node] = Place(rank, nodes, first, world, master, port, offered, procs[rank])
+        first += procs[rank]
     return places
+
+
+def share(tasks: Sequence[int], rank: int, nodes: int) -> int:
+    """How many tasks of roles with these counts (0: one on each node) the node of this rank has."""
+    return sum(len(range(rank, count or nodes, nodes)) for count in tasks)
 
 
 def cheapest(

@@ -128,3 +128,5 @@ class Config:
     recover_within: float = 0.0  # a new coordinator waits so long for all nodes of the last round; 0: as for silence
     eager: bool = False  # restarts are cheap: go on without nodes that are not ready to train, and take them in later
     stall_after: float = 60.0  # without a step, once steps are reported; 0: wait for ever
+    offers: bool = False  # members have to know each other: all reserve, and each place holds what all have offered
+    tasks: Tuple[int, ...] = ()  # of each role, 0: one on each node; none: every node has as many workers as it says

@@ -90,6 +90,7 @@ class Coordinator:
         self.places: Dict[str, Tuple[str, Place]] = {}  # committed members: name -> (incarnation, place)
         self.previous: Dict[str, Tuple[str, Place]] = {}  # the last round's members; survivors keep their ranks
         self.done: Set[str] = set()  # members whose workers all ended well; they may go
+        self.serving: Set[str] = set()  # those that only serve the others by now: not waited for, but needed
         self.gone: Dict[str, str] = {}  # members lost from the running round, and why
         self.reserve = ""  # the node that is asked to reserve the port
         self.outcome = outcome
@@ -297,6 +298,10 @@ class Coordinator:
         if not port:
             self.sentence = f"waiting: node {members[0]} reserves a port"
             return
+        silent = [name for name in members if config.offers and not ready[name].port]
+        if silent:
+            self.sentence = f"waiting: node {silent[0]} reserves its ports"
+            return
         self._commit({name: ready[name] for name in members}, port)
 
     def _candidates(self) -> Tuple[Dict[str, Report], Set[str]]:
@@ -310,11 +315,9 @@ class Coordinator:
         return eligible, self.expected
 
     def _settle_running(self, now: float) -> None:
-        for name in self.places:
-            node = self.nodes.get(name)
-            if node is not None and self._here(node.report) and node.report.state == m.DONE:
-                self.done.add(name)
-        if len(self.done) == len(self.places):
+        for node in self.nodes.values():
+            self._note_ends(node.report)
+        if len(self.done | self.serving) == len(self.places):
             self._end(Outcome(m.SUCCEEDED, 0, "all workers ended well"))
             return
         unplanned = self._broken_by(now)
@@ -400,7 +403,7 @@ class Coordinator:
         self.previous = self.places or self.previous
         self.round = max([self.round, self.foreign_round, *(n.report.round for n in self.nodes.values())]) + 1
         self.phase, self.reason, self.planned = GATHERING, reason, planned
-        self.places, self.done, self.gone = {}, set(), {}
+        self.places, self.done, self.serving, self.gone = {}, set(), set(), {}
         self.budget.pardon()
         self.reserve = ""
         self.growth_since = self.enough_since = None
@@ -409,7 +412,7 @@ class Coordinator:
         self._note("round", f"round {self.round}: {reason}", round=self.round, reason=reason, planned=planned)
 
     def _commit(self, members: Dict[str, Report], port: int) -> None:
-        places = places_for(list(members.values()), port)
+        places = places_for(list(members.values()), port, self.config.offers, self.config.tasks)
         self.places = {name: (members[name].incarnation, places[name]) for name in members}
         self.phase, self.asked, self.committed = RUNNING, False, True
         self.ran = self.round
@@ -443,8 +446,7 @@ class Coordinator:
         self._effects.append(Lost(name, node.report.incarnation, why))
         self._note("lost", f"node {name} is gone: {why}", node=name, why=why)
         if self.places.get(name, ("", None))[0] == node.report.incarnation:
-            if self._here(node.report) and node.report.state == m.DONE:
-                self.done.add(name)
+            self._note_ends(node.report)
             self.gone[name] = why
         if self.phase not in (CLOSING, CLOSED) and self.budget.refund(member, now):
             self.seq += 1
@@ -470,6 +472,13 @@ class Coordinator:
         """Does it speak of the round that runs?"""
         known = self.places.get(report.node)
         return known is not None and known[0] == report.incarnation and report.round == self.round
+
+    def _note_ends(self, report: Report) -> None:
+        """What a member says of its workers' good end stays true when it is gone."""
+        if report.state == m.DONE and self._here(report):
+            self.done.add(report.node)
+        if report.serving and self._here(report):
+            self.serving.add(report.node)
 
     def _kept_ranks(self, eligible: Dict[str, Report]) -> Dict[str, int]:
         """The ranks of those who take part in the round that runs, or survived the last one."""
@@ -511,7 +520,7 @@ class Coordinator:
         if node.release:
             return Order(header, m.RELEASE, sentence=self.sentence)
         if self.phase == GATHERING:
-            reserve = name == self.reserve
+            reserve = self.config.offers or name == self.reserve
             return Order(header, m.PREPARE, self.round, reserve, self.planned, sentence=self.reason)
         if self.phase == RUNNING and name in self.places and self.places[name][0] == node.report.incarnation:
             place, probe = self.places[name][1], self.budget.probe

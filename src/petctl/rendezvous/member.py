@@ -43,10 +43,11 @@ class Received:
 
 @dataclass(frozen=True)
 class PortReserved:
-    """A port is held for rank 0 of `round`."""
+    """A port is held for rank 0 of `round`; `offer` is for the other members' agents."""
 
     round: int
     port: int
+    offer: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,13 @@ class WorkerEnded:
 
     round: int
     last: bool
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What is left of the local workers of `round` serves others, and ends only when it is stopped."""
+
+    round: int
 
 
 @dataclass(frozen=True)
@@ -196,8 +204,9 @@ class Member:
         self.at: Tuple[int, int] = (0, 0)  # (epoch, round) that `state` refers to
         self.place: Optional[Place] = None  # in the last round that it ran ...
         self.placed: Tuple[int, int] = (0, 0)  # ... which was this (epoch, round)
-        self.port = 0
+        self.port, self.offer = 0, ""
         self.ended = False
+        self.serving = False  # have all ended well that end by themselves?
         self.failure: Optional[Failure] = None
         self.alive = False  # are there worker processes?
         self.target: Optional[Tuple[int, int]] = None  # prepare for this once they have stopped
@@ -267,7 +276,7 @@ class Member:
     def _on_portreserved(self, event: PortReserved, now: float) -> List[object]:
         if self.state != m.PREPARED or event.round != self.at[1]:
             return []
-        self.port = event.port
+        self.port, self.offer = event.port, event.offer
         return self._report(now)
 
     def _on_workerended(self, event: WorkerEnded, now: float) -> List[object]:
@@ -277,6 +286,12 @@ class Member:
         if event.last:
             self.state, self.alive = m.DONE, False
         return self._report(now) if first or event.last else []
+
+    def _on_serving(self, event: Serving, now: float) -> List[object]:
+        if event.round != self.at[1] or self.state != m.RUNNING:
+            return []
+        self.serving = True
+        return self._report(now)
 
     def _on_workerfailed(self, event: WorkerFailed, now: float) -> List[object]:
         if event.round != self.at[1] or self.state != m.RUNNING:
@@ -360,6 +375,7 @@ class Member:
             assert order.place is not None
             self.state, self.alive = m.RUNNING, True
             self.place, self.placed = order.place, self.at
+            self.procs = order.place.procs or self.procs
             self.ended, self.failure, self.progress, self.stall = False, None, None, None
             start = Start(order.header.epoch, order.round, order.place, order.header.spent)
             return [start, *self._report(now)]
@@ -382,8 +398,8 @@ class Member:
     def _prepared(self, now: float) -> List[object]:
         assert self.target is not None
         self.at, self.target = self.target, None
-        self.state, self.port = m.PREPARED, 0
-        self.ended, self.failure = False, None
+        self.state, self.port, self.offer = m.PREPARED, 0, ""
+        self.ended, self.serving, self.failure = False, False, None
         return [Reserve(self.at[1])] if self.reserve else self._report(now)
 
     def _close(self, order: Order, now: float) -> List[object]:
@@ -392,7 +408,7 @@ class Member:
         self.outcome = order.outcome
         if not self.alive:
             return self._exit(now)
-        planned = order.outcome is not None and order.outcome.state == m.CANCELLED
+        planned = order.outcome is not None and order.outcome.state != m.ENDED_FAILED
         grace = self.grace if planned else min(self.grace, UNPLANNED_GRACE)
         return [Stop(grace, order.sentence or "the job is over", planned, final=True)]
 
@@ -433,7 +449,9 @@ class Member:
             place_epoch=self.placed[0],
             place_round=self.placed[1],
             port=self.port,
+            offer=self.offer,
             ended=self.ended,
+            serving=self.serving,
             failure=self.failure,
             leaving=bool(self.leaving),
             beat=beat,

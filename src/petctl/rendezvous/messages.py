@@ -81,11 +81,13 @@ class Failure:
     traceback: str = ""  # last lines of the error, bounded
     time: float = 0.0  # wall clock of the node, for people only
     hung: bool = False  # it did not end: it made no step any more, and `traceback` are its stacks
+    task: str = ""  # which one of a role it was: "worker 1"
 
     def sentence(self) -> str:
         how = f"was killed by {self.signal}" if self.signal else f"exited with code {self.code}"
         how = "hangs" if self.hung else how
-        return f"rank {self.rank} on node {self.node} {how}" + (f": {self.message}" if self.message else "")
+        who = f"{self.task} (rank {self.rank})" if self.task else f"rank {self.rank}"
+        return f"{who} on node {self.node} {how}" + (f": {self.message}" if self.message else "")
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Place:
-    """A node's place in a round; the same for a given (epoch, round), and constant in size."""
+    """A node's place in a round; the same for a given (epoch, round), and constant in size but for `offers`."""
 
     rank: int  # of the node: GROUP_RANK
     nodes: int
@@ -108,6 +110,8 @@ class Place:
     world_size: int
     master_addr: str
     master_port: int
+    offers: Tuple[str, ...] = ()  # of all members in rank order, where the job's workers have to know each other
+    procs: int = 0  # its workers in this round; 0: as many as it has said
 
 
 @dataclass(frozen=True)
@@ -157,6 +161,8 @@ class Report:
     warming: bool = False  # its workers would still have to wait for imports
     elastic: bool = False  # a worker of it has said that it can wait, parked, for its place
     progress: Optional[Progress] = None  # of its workers in `round`
+    offer: str = ""  # what the other members' agents should know of it in `round`; nothing is decided by it
+    serving: bool = False  # its workers that end by themselves have ended well; the others run to the job's end
 
 
 @dataclass(frozen=True)

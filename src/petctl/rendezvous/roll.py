@@ -57,7 +57,7 @@ def rows(nodes: Mapping[str, Node], places: Mapping[str, Tuple[str, Place]], run
                 "name": name,
                 "incarnation": report.incarnation,
                 "address": report.address,
-                "procs": report.procs,
+                "procs": place.procs if place and place.procs else report.procs,
                 "state": report.state if place or not running else "standby",
                 "rank": place.rank if place else None,
                 "first_rank": place.first_rank if place else None,

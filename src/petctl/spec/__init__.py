@@ -4,6 +4,7 @@
     pods.py      ... and volumes.py: what it says about pods
     read.py      files and mappings in, by way of document.py, yaml_text.py, json_text.py, fill.py
     write.py     mappings and YAML out
+    batchai/     job files of Batch AI in
     problems.py  everything that is wrong with a job, at once
 
 Where a job runs is `petctl.clusters`' business, and what becomes of it `petctl.jobs`'. Importing this package does not

@@ -56,7 +56,7 @@ class _Filling:
             return [self.value(item, (*path, index)) for index, item in enumerate(value)]
         if value is None or "${" not in value:
             return value
-        if path in _WORD_LISTS:
+        if _in_command(path) in _WORD_LISTS:
             try:
                 return [self.text(word, path) for word in shlex.split(value)]
             except ValueError:
@@ -64,7 +64,7 @@ class _Filling:
         return self.text(value, path)
 
     def text(self, text: str, path: Path) -> str:
-        in_shell = path in _SHELL_TEXT or path[-1:] == _PREFETCH
+        in_shell = _in_command(path) in _SHELL_TEXT or path[-1:] == _PREFETCH
 
         def replacement(match: re.Match[str]) -> str:
             escaped, name = match.groups()
@@ -84,3 +84,8 @@ class _Filling:
             return match[0]
 
         return _REFERENCE.sub(replacement, text)
+
+
+def _in_command(path: Path) -> Path:
+    """Where something is in a command: a role's is written as the job's is."""
+    return path[2:] if path[:1] == ("roles",) else path

@@ -26,9 +26,10 @@ from petctl.spec.pods import PodOptions
 from petctl.spec.problems import FieldError, Problem, unknown_field, wrong
 from petctl.spec.quantities import parse_bytes, parse_duration
 from petctl.spec.retries import retry_on
+from petctl.spec.roles import Role, role_problems, roles
 from petctl.spec.size import Size, parse_size
 
-LAUNCHERS = ("elastic", "torchrun")
+LAUNCHERS = ("elastic", "torchrun", "mpi", "plain")
 IN_PLACE = "none"  # for `code`: no snapshot
 COMMAND_FIELDS = (*KINDS, "args")
 
@@ -78,6 +79,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     procs: str = "1"  # per node: a number, "cpu", "gpu" or "auto"
     gpus: int = 0  # nominal, per node; only the local cluster divides them
     launcher: str = "elastic"
+    processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
+    mpi_options: list[str] = field(default_factory=list)  # more words for mpirun
+    roles: list[Role] = field(default_factory=list)  # under plain: tasks that do different things
+    batchai: dict[str, Any] = field(default_factory=dict)  # what a Batch AI file says that has no field of its own
     python: str = ""  # empty: the cluster's rule
     warm: bool = True  # Python workers are forked from a process that has made their imports
     preload: list[str] = field(default_factory=list)  # modules to import there, beside those that are known
@@ -98,7 +103,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
     kubernetes: PodOptions = field(default_factory=PodOptions)  # what its nodes' pods are to be like
     pod: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for its nodes, on Kubernetes
-    image: str = ""  # of the containers that its nodes are, on clusters where nodes are containers
+    image: str = ""  # of the containers that its nodes run in
+    image_credentials: str = ""  # the secret that opens its registry: user:password, or docker's config.json
     requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
     allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
     folders: str | dict[str, Folder] = ALL  # mapped folders: "all" of the configuration's, "none", or these
@@ -124,6 +130,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             procs: str | int | None = None,
             gpus: int | None = None,
             launcher: str | None = None,
+            processes: int | None = None,
+            mpi_options: Sequence[str] | str | None = None,
+            roles: Sequence[Role | Mapping[str, Any]] | None = None,
+            batchai: Mapping[str, Any] | None = None,
             python: str | PathLike[str] | None = None,
             warm: bool | str | None = None,
             preload: Sequence[str] | str | None = None,
@@ -145,6 +155,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             kubernetes: PodOptions | Mapping[str, object] | None = None,
             pod: Mapping[str, Any] | None = None,
             image: str | None = None,
+            image_credentials: str | None = None,
             requirements: str | PathLike[str] | None = None,
             allow_secrets: Sequence[str] | str | None = None,
             folders: str | Sequence[str] | Mapping[str, Any] | None = None,
@@ -160,11 +171,29 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
         if not problems:
             both = sorted(set(self.env) & set(self.secrets))
             problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
+            problems += role_problems(self)
+            problems += _mpi_problems(self)
         if problems:
             raise FieldError(problems)
 
 
 FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + COMMAND_FIELDS
+
+
+def _mpi_problems(job: Job) -> list[Problem]:
+    """What is said of mpirun although it does not run, or cannot be on so many nodes."""
+    if job.launcher != "mpi":
+        said = {"processes": "; say procs" if job.processes else "", "mpi_options": ""}
+        wrongly = [name for name in said if getattr(job, name)]
+        return [Problem((name,), f"is for launcher mpi, not {job.launcher}{said[name]}") for name in wrongly]
+    own = {"-n", "-np", "--np", "-c", "--n", "-f", "-host", "--host", "-H", "-hostfile", "--hostfile", "-machinefile"}
+    taken = [word for word in job.mpi_options if word in own]
+    if taken:
+        return [Problem(("mpi_options",), f"{taken[0]} is petctl's to say; use nodes, procs or processes")]
+    if 0 < job.processes < job.nodes.max:
+        sentence = f"{job.nodes.max} nodes need {job.nodes.max} processes or more, and there are {job.processes}"
+        return [Problem(("processes",), sentence)]
+    return []
 
 
 def _above_zero(convert: Callable[[object], float]) -> Callable[[object], float]:
@@ -177,6 +206,10 @@ def _above_zero(convert: Callable[[object], float]) -> Callable[[object], float]
     return positive
 
 
+def _secret_or_none(value: object) -> str:
+    return values.secret_name(value) if value != "" else ""
+
+
 _JOB: dict[str, Callable[[object], object]] = {
     "command": command_from,
     "name": values.job_name,
@@ -184,6 +217,10 @@ _JOB: dict[str, Callable[[object], object]] = {
     "procs": values.procs,
     "gpus": values.whole(0),
     "launcher": values.one_of(*LAUNCHERS),
+    "processes": values.whole(0),
+    "mpi_options": values.words,
+    "roles": roles,
+    "batchai": values.mapping,
     "python": values.single_line,
     "warm": values.truth,
     "preload": values.module_names,
@@ -205,6 +242,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "kubernetes": partial(struct_from, PodOptions),
     "pod": values.mapping,
     "image": values.single_line,
+    "image_credentials": _secret_or_none,
     "requirements": values.single_line,
     "allow_secrets": values.words,
     "folders": folders,

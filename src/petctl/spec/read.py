@@ -7,13 +7,13 @@ here.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
 from petctl.errors import SpecError
 from petctl.spec import values
-from petctl.spec.document import Builder, Mark
+from petctl.spec.document import Builder, Document, Mark
 from petctl.spec.fill import fill
 from petctl.spec.job import FIELDS, Job
 from petctl.spec.problems import FieldError, Problem, shown, unknown_field
@@ -23,6 +23,7 @@ LARGEST_FILE = 1 << 20
 # In a file, what concerns logs is together under `logs`.
 FILE_FIELDS = (*(name for name in FIELDS if name != "log_cap"), "logs")
 _MOST_UNKNOWN = 20  # looking for the nearest name is slow, and somebody will pass a large file of another kind
+_BATCHAI = ("properties", "nodeCount", "stdOutErrPathPrefix")  # at the top of such a file, and of no other
 _LOGS = {"cap": "log_cap"}
 _HINTS = {
     "command": "; a command is one of script, module, program or shell",
@@ -32,6 +33,11 @@ _HINTS = {
 
 def read_job(path: str | os.PathLike[str], sets: Mapping[str, str] | None = None) -> Job:
     """A job from a file, its ${NAME}s filled from `sets`; SpecError tells everything that is wrong, and where."""
+    return job_of(*document_of(path), sets)
+
+
+def document_of(path: str | os.PathLike[str]) -> tuple[Document, Builder]:
+    """A file's fields, whatever they mean, and the builder that knows what is wrong with its text."""
     name = os.fspath(path)
     text = _read_text(name)
     builder = Builder(name)
@@ -47,21 +53,37 @@ def read_job(path: str | os.PathLike[str], sets: Mapping[str, str] | None = None
         raise SpecError(
             f"{name}: expected fields such as script: train.py and nodes: 1:3, got {shown(document.root)} instead"
         )
+    return document, builder
+
+
+def is_batchai(root: object) -> bool:
+    """Is this the content of a Batch AI job file? `petctl.spec.batchai` reads those."""
+    return isinstance(root, Mapping) and any(name in _BATCHAI or str(name).endswith("Settings") for name in root)
+
+
+def job_of(document: Document, builder: Builder, sets: Mapping[str, str] | None = None) -> Job:
+    """A job from a file that has been parsed."""
+    if is_batchai(document.root):
+        raise SpecError(f"{document.name}: this is a Batch AI job file; petctl submit and petctl.spec.batchai read it")
     filled, problems = fill(document.root, {key: values.text(value) for key, value in (sets or {}).items()})
     unfilled = {problem.path for problem in problems if problem.path}
     job, wrong_fields = _build(filled)  # type: ignore[arg-type]  # filling keeps a mapping a mapping
     # A text that still holds ${NAME} is bound not to be a number or a size; one line about it is enough.
     problems += [problem for problem in wrong_fields if problem.path not in unfilled]
+    if job is None or problems or builder.problems:
+        raise SpecError(located(document, builder, problems))
+    return job
 
+
+def located(document: Document, builder: Builder, problems: Iterable[Problem]) -> str:
+    """All that is wrong with a file, one line each, in the order of their places."""
     lines: list[tuple[Mark, str]] = [
-        (mark, f"{name}:{mark.line}:{mark.column}: {sentence}") for mark, sentence in builder.problems
+        (mark, f"{document.name}:{mark.line}:{mark.column}: {sentence}") for mark, sentence in builder.problems
     ]
     for problem in problems:
         place, mark = document.place(problem.path, problem.at_name)
         lines.append((mark, f"{place}: {problem}"))
-    if job is None or lines:
-        raise SpecError("\n".join(dict.fromkeys(line for _, line in sorted(lines))))
-    return job
+    return "\n".join(dict.fromkeys(line for _, line in sorted(lines)))
 
 
 def job_from_dict(data: Mapping[str, Any], where: str = "job") -> Job:

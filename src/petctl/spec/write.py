@@ -13,6 +13,7 @@ from petctl.spec.job import Job, Rendezvous
 from petctl.spec.outputs import outputs_to_plain
 from petctl.spec.pods import PodOptions
 from petctl.spec.quantities import format_bytes, format_duration
+from petctl.spec.roles import roles_to_plain
 from petctl.spec.volumes import volumes_to_plain
 
 _OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
@@ -88,6 +89,8 @@ _JOB: Writers = {
     "pod": dict,
     "folders": folders_to_plain,
     "outputs": outputs_to_plain,
+    "roles": roles_to_plain,
+    "batchai": dict,
     "grace": format_duration,
     "max_time": format_duration,
     "stall_after": format_duration,

@@ -33,7 +33,7 @@ def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -
 def members_of(machine: Coordinator) -> Dict[str, List[int]]:
     """Who takes part in the running round: node -> first rank, number of ranks."""
     procs = {name: node.report.procs for name, node in machine.nodes.items()}
-    return {name: [place.first_rank, procs.get(name, 0)] for name, (_, place) in machine.places.items()}
+    return {name: [place.first_rank, place.procs or procs.get(name, 0)] for name, (_, place) in machine.places.items()}
 
 
 def state_of(phase: str, last: str, ran: bool) -> str:

@@ -34,6 +34,8 @@ class History:
         self.spent = int(event.get("spent", self.spent))
         if kind == "started" and self.started is None:
             self.started = now
+        elif kind == "requeued":
+            self.started = None
         elif kind == "node" and event.get("restart"):
             name = str(event.get("node"))
             self.restarts[name] = self.restarts.get(name, 0) + 1
@@ -128,6 +130,7 @@ def first_status(record: Dict[str, Any]) -> Dict[str, Any]:
         "world_size": 0,
         "exit_code": None,
         "error": None,
+        "roles": [{"name": role["name"], "count": role["count"]} for role in plan.get("task", {}).get("roles", ())],
         "command": record["command"],
         "cwd": record["cwd"],
         "code": _code(record),

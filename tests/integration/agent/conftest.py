@@ -123,6 +123,11 @@ class Bench:
 
         return asyncio.run_coroutine_threadsafe(ask(), self._loop).result(DEADLINE)
 
+    def elastic(self) -> bool:
+        """Has every node a worker that can park?"""
+        assert self.server is not None
+        return all(node.report.elastic for node in list(self.server._machine.nodes.values()))
+
     def cancel(self) -> None:
         """The user's cancel."""
         assert self.server is not None

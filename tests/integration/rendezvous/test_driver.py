@@ -8,7 +8,7 @@ import pytest
 from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.rendezvous.client import AgentLink, ControlLink
 from petctl.rendezvous.events import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
-from petctl.rendezvous.messages import Header, Order, Outcome
+from petctl.rendezvous.messages import Header, Order, Outcome, Place
 
 from .harness import RawPeer, ScriptedMachine, Served, hold_up, in_loop, report_of
 
@@ -60,6 +60,27 @@ async def test_a_remark_becomes_one_event_whoever_repeats_it():
         assert first.kind == "remark" and first.sentence.endswith(": imports take long")
         assert second.data == {"node": "1"} and len(second.sentence) < 1100
         links[1].close()
+
+
+@in_loop
+async def test_a_letter_reaches_the_member_it_is_for_in_the_round_that_runs():
+    machine = ScriptedMachine()
+    machine.round = 7
+    machine.places = {name: ("a", Place(int(name), 2, 0, 2, "host", 1)) for name in ("0", "1")}
+    async with Served(machine) as served:
+        links = [await joined(served, node=name) for name in ("0", "1", "2")]
+        await machine.until_true(lambda: len(machine.of(Reported)) == 3)
+        links[2].send({"letter": {"round": 7, "to": 1, "text": "of one who is no member"}})
+        links[2].send({"remark": "said after it"})
+        await machine.until_true(lambda: served.effects)
+        links[0].send({"letter": {"round": 6, "to": 1, "text": "of an older round"}})
+        links[0].send({"letter": {"round": 7, "to": 5, "text": "to nobody"}})
+        links[0].send({"letter": {"round": 7, "to": 1, "text": "start this", "from": 1}})
+        assert await links[1].receive() == {"letter": {"round": 7, "to": 1, "text": "start this", "from": 0}}
+        links[1].send({"letter": "nonsense"})
+        await machine.until_true(lambda: machine.of(Disconnected))
+        for link in links:
+            link.close()
 
 
 @in_loop

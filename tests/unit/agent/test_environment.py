@@ -86,7 +86,7 @@ def test_an_ipv6_master_is_bracketed_only_in_the_endpoint() -> None:
 
 
 def test_marks_of_an_outer_job_are_not_inherited() -> None:
-    names = ("PETCTL_STEP", "PETCTL_WORKER_KEY", "PETCTL_AGENT_SOCKET")
+    names = ("PETCTL_STEP", "PETCTL_WORKER_KEY", "PETCTL_AGENT_SOCKET", "PETCTL_LAUNCHER")
     env = node_environment({**dict.fromkeys(names, "outer"), "PETCTL_NODE_KEY": "outer"}, task(), "n1", "inner")
     assert not any(name in env for name in names) and env["PETCTL_NODE_KEY"] == "inner"
 
@@ -98,3 +98,16 @@ def test_a_worker_finds_its_agent_and_petctl_after_what_the_user_put_on_the_path
     assert worker_environment({"PYTHONPATH": ""}, task(), here, 0, "")["PYTHONPATH"] == "/tmp/p/library"
     env = worker_environment({"PYTHONPATH": "/a"}, task(env={"PYTHONPATH": "/b:/c"}), here, 0, "")
     assert env["PYTHONPATH"] == "/b:/c:/tmp/p/library"
+
+
+def test_a_batch_ai_job_has_its_own_names_for_its_round() -> None:
+    said = {"backend": "gloo"}
+    env = worker_environment({}, task(batchai=said), context(), 1, "/logs/e.json")
+    assert (env["AZ_BATCHAI_TASK_INDEX"], env["AZ_BATCHAI_JOB_MASTER_NODE_IP"]) == ("3", "10.0.0.1")
+    assert env["AZ_BATCHAI_PYTORCH_INIT_METHOD"] == "tcp://10.0.0.1:4711"
+    assert env["AZ_BATCHAI_PYTORCH_BACKEND"] == "gloo"
+    assert env["PETCTL_PYTHON"] == "python3"
+    mpi = worker_environment({}, task(batchai={"backend": ""}, launcher="mpi", python="/p"), context(), 0, "")
+    assert "AZ_BATCHAI_TASK_INDEX" not in mpi, "mpirun numbers its ranks itself"
+    assert "AZ_BATCHAI_PYTORCH_BACKEND" not in mpi
+    assert mpi["PETCTL_PYTHON"] == "/p"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.rendezvous.decide import cheapest, choose, natural, places_for, ranks_for, wait_reason
+from petctl.rendezvous.decide import cheapest, choose, natural, places_for, ranks_for, share, wait_reason
 from petctl.rendezvous.messages import Header, Report
 
 
@@ -54,6 +54,23 @@ def test_places_follow_the_numbers_of_processes() -> None:
     places = places_for([report("a", 2), report("b", 1), report("c", 4)], 4242)
     assert [(p.rank, p.first_rank, p.world_size) for p in places.values()] == [(0, 0, 7), (1, 2, 7), (2, 3, 7)]
     assert {(p.master_addr, p.master_port, p.nodes) for p in places.values()} == {("host-a", 4242, 3)}
+
+
+@pytest.mark.parametrize(
+    ("tasks", "nodes", "shares"),
+    [
+        ((1, 0), 3, [2, 1, 1]),  # one parameter server, a worker on each node
+        ((1, 3), 2, [3, 1]),
+        ((2, 5), 3, [3, 3, 1]),
+        ((2,), 3, [1, 1, 0]),
+    ],
+)
+def test_tasks_of_roles_go_round(tasks: tuple[int, ...], nodes: int, shares: list[int]) -> None:
+    assert [share(tasks, rank, nodes) for rank in range(nodes)] == shares
+    places = list(places_for([report(str(k), 1) for k in range(nodes)], 4242, tasks=tasks).values())
+    assert [place.procs for place in places] == shares
+    assert [place.first_rank for place in places] == [sum(shares[:rank]) for rank in range(nodes)]
+    assert {place.world_size for place in places} == {sum(shares)}
 
 
 @pytest.mark.parametrize(

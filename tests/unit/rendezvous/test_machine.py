@@ -256,3 +256,68 @@ def test_a_replacement_does_not_take_answers_to_its_predecessor_for_its_own() ->
     story.say("0", state=m.FAILED, place=places[0], failure=Failure("0", 0, 0, 3), **{**before, "probe": 2})
     story.say("1", state=m.RUNNING, place=places[1], **{**before, "probe": 2})
     assert story.machine.ending is not None
+
+
+def serving_story() -> Story:
+    """Node 0 has the worker, node 1 nothing but a parameter server."""
+    story = Story(config=Config(2, 2, 2, restarts=1, tasks=(1, 1)))
+    story.running("0", "1")
+    story.at_work("1", m.RUNNING, serving=True)
+    assert story.machine.phase == "running", "the worker has not ended"
+    return story
+
+
+def test_a_job_has_succeeded_when_only_servers_are_left() -> None:
+    story = serving_story()
+    story.at_work("0", m.DONE, ended=True)
+    assert story.machine.ending == Outcome(m.SUCCEEDED, 0, "all workers ended well")
+
+
+def test_a_server_beside_the_last_worker_is_not_waited_for_either() -> None:
+    story = serving_story()
+    story.at_work("0", m.RUNNING, ended=True, serving=True)
+    assert story.machine.ending is not None and story.machine.ending.state == m.SUCCEEDED
+
+
+def test_a_lost_server_ends_the_round() -> None:
+    story = serving_story()
+    story.machine.step(Disconnected("1", "i-1"), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.reason == "node 1 was lost: its connection closed"
+    assert story.machine.phase == "gathering" and not story.machine.serving
+
+
+def test_a_failed_server_is_a_failure_of_the_job() -> None:
+    story = serving_story()
+    story.at_work("1", m.FAILED, serving=True, failure=Failure("1", 1, 0, 1, task="ps 0"))
+    assert story.machine.reason == "ps 0 (rank 1) on node 1 exited with code 1 (1 of 1 restarts used)"
+
+
+@pytest.mark.parametrize("state", [m.RUNNING, m.FAILED])
+def test_a_server_that_goes_in_the_moment_of_the_last_good_end_spoils_nothing(state: str) -> None:
+    story = serving_story()
+    failure = Failure("1", 1, 0, 1) if state == m.FAILED else None
+    told = report("1", 90, state=state, epoch=1, round=1, serving=True, failure=failure)
+    story.machine.step(Reported(told), story.now)
+    story.machine.step(Disconnected("1", "i-1"), story.now)
+    story.machine.step(Reported(report("0", 91, state=m.DONE, epoch=1, round=1)), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.ending is not None and story.machine.ending.state == m.SUCCEEDED
+
+
+def test_a_replaced_coordinator_knows_who_serves() -> None:
+    story = Story(epoch=2, fresh=False, config=Config(2, 2, 2, tasks=(1, 1)))
+    for name, rank in (("0", 0), ("1", 1)):
+        place = Place(rank, 2, rank, 2, "host-0", 4242, procs=1)
+        old = {"epoch": 1, "round": 1, "place": place, "place_epoch": 1, "place_round": 1}
+        state, serving = (m.DONE, False) if rank == 0 else (m.RUNNING, True)
+        story.say(name, header=Header(1, "c0", 3, 1, 1, 0, 2), state=state, serving=serving, **old)
+    assert story.machine.ending is not None and story.machine.ending.state == m.SUCCEEDED
+
+
+def test_the_coordinator_numbers_the_tasks_of_roles() -> None:
+    story = Story(config=Config(2, 2, 2, tasks=(1, 0, 3)))
+    story.running("0", "1")
+    places = [place for _, place in story.machine.places.values()]
+    assert [(place.first_rank, place.procs, place.world_size) for place in places] == [(0, 4, 6), (4, 2, 6)]
+    assert [row["procs"] for row in story.machine.status()["nodes"]] == [4, 2]

@@ -237,3 +237,36 @@ def test_a_round_that_stands_still_where_the_last_one_did_is_looked_into_again()
     assert member.state == m.RUNNING
     again = Order(header(seq=6), m.RUN, 2, place=PLACE, stall=stall)
     assert only(member.step(node.Received(again), 9.0), node.Dump) == node.Dump(2, stall)
+
+
+def test_a_node_that_only_serves_runs_on_and_can_still_fail() -> None:
+    member = running()
+    assert member.step(node.Serving(7), 0.3) == []  # of another round
+    assert only(member.step(node.WorkerEnded(1, last=False), 0.3), node.Send).report.ended
+    report = only(member.step(node.Serving(1), 0.4), node.Send).report
+    assert (report.state, report.serving, member.alive) == (m.RUNNING, True, True)
+    effects = member.step(node.WorkerFailed(1, Failure("0", 0, 0, 1)), 0.5)
+    assert only(effects, node.Send).report.state == m.FAILED
+
+
+def test_who_served_in_a_round_has_to_say_so_again_in_the_next() -> None:
+    member = running()
+    member.step(node.Serving(1), 0.3)
+    member.step(node.Received(Order(header(seq=3), m.PREPARE, 2)), 0.4)
+    assert not only(member.step(node.WorkersStopped(), 0.5), node.Send).report.serving
+
+
+def test_servers_get_their_whole_grace_when_the_job_has_succeeded() -> None:
+    member = running()
+    member.step(node.Serving(1), 0.3)
+    over = Order(header(seq=3), m.CLOSE, outcome=Outcome(m.SUCCEEDED, 0, "all workers ended well"))
+    stop = only(member.step(node.Received(over), 0.4), node.Stop)
+    assert (stop.grace, stop.planned, stop.final) == (30.0, True, True)
+    assert only(member.step(node.WorkersStopped(), 0.5), node.Exit).outcome == over.outcome
+
+
+def test_a_node_has_as_many_workers_as_its_place_says() -> None:
+    member = prepared()
+    place = Place(0, 2, 0, 5, "host", 4242, procs=3)
+    effects = member.step(node.Received(Order(header(seq=2), m.RUN, 1, place=place)), 0.2)
+    assert only(effects, node.Send).report.procs == 3

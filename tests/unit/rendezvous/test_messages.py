@@ -22,7 +22,7 @@ FULL = Report(
     m.FAILED,
     3,
     5,
-    Place(1, 2, 2, 4, "host", 4242),
+    Place(1, 2, 2, 4, "host", 4242, ("10.0.0.1 4", "10.0.0.2 4"), procs=2),
     3,
     5,
     4242,
@@ -35,6 +35,8 @@ FULL = Report(
     warming=True,
     elastic=True,
     progress=Progress(9, (4, -1), (2.5, 0.0), (0.4, 0.0), (0.3, 0.0), {"loss": 0.25, "grad/norm": "nan"}, 12.5),
+    offer="10.0.0.2 4",
+    serving=True,
 )
 TOLD = m.encode(FULL)["progress"]
 

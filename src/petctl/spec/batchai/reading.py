@@ -1,0 +1,100 @@
+"""A Batch AI job file, read: the Job that does what it says, or everything that is wrong with it, each at its place.
+
+    {"$schema": ..., "properties": {...}}     or the properties themselves; in YAML the same
+
+What the fields mean is said in `compiling`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from petctl.errors import SpecError
+from petctl.spec.batchai.compiling import Compiled, JobFile, Reading
+from petctl.spec.batchai.fields import PROPERTIES, REPORTED
+from petctl.spec.batchai.shape import examine
+from petctl.spec.document import Builder, Document
+from petctl.spec.problems import FieldError, Path, Problem, shown, unknown_field, wrong
+from petctl.spec.read import document_of, located
+
+ACCOUNT, KEY = "AZURE_BATCHAI_STORAGE_ACCOUNT", "AZURE_BATCHAI_STORAGE_KEY"
+
+_SAID = {  # where else the two placeholders can be given
+    ACCOUNT: f"--storage-account-name to batchai, or set {ACCOUNT} in the environment",
+    KEY: f"--storage-account-key to batchai, or set {KEY} in the environment",
+}
+_WRAPPER = ("$schema", "properties", *REPORTED, "location", "tags", "apiVersion")
+
+
+def read_file(path: str | os.PathLike[str], surroundings: JobFile) -> Reading:
+    """From a file; SpecError with every problem and its line."""
+    return read_document(*document_of(path), surroundings)
+
+
+def read_document(document: Document, builder: Builder, surroundings: JobFile) -> Reading:
+    """From a file that has been parsed."""
+    try:
+        reading = _read(document.root, surroundings)
+    except FieldError as error:
+        raise SpecError(located(document, builder, error.problems)) from None
+    if builder.problems:
+        raise SpecError(located(document, builder, ()))
+    return reading
+
+
+def read_mapping(data: Mapping[str, Any], surroundings: JobFile, where: str = "job") -> Reading:
+    """From parsed JSON."""
+    try:
+        return _read(data, surroundings)
+    except FieldError as error:
+        raise SpecError("\n".join(f"{where}: {problem}" for problem in error.problems)) from None
+
+
+def _read(root: object, surroundings: JobFile) -> Reading:
+    if not isinstance(root, Mapping):
+        raise wrong(f"expected an object with properties, got {shown(root)}")
+    problems: list[Problem] = []
+    filled = _filled(root, (), {ACCOUNT: surroundings.account, KEY: surroundings.key}, problems)
+    inside: Path = ("properties",) if isinstance(filled, dict) and "properties" in filled else ()
+    if inside:
+        problems += [unknown_field(str(name), _WRAPPER) for name in filled if name not in _WRAPPER]
+        filled = filled["properties"]
+    properties, found = examine(PROPERTIES, _with_mounts(filled, surroundings.mounts), REPORTED)
+    compiled = Compiled(properties, found, surroundings)
+    reading = compiled.reading()
+    unfilled = {problem.path for problem in problems}  # one line about those is enough
+    further = [problem.under(*inside) for problem in compiled.problems]
+    problems += [problem for problem in further if problem.path not in unfilled]
+    if problems or reading is None:
+        raise FieldError(problems)
+    return reading
+
+
+def _filled(value: Any, path: Path, sets: Mapping[str, str], problems: list[Problem]) -> Any:
+    """The tree with the service's two placeholders replaced."""
+    if isinstance(value, Mapping):
+        return {name: _filled(item, (*path, name), sets, problems) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, (*path, index), sets, problems) for index, item in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    for name, text in sets.items():
+        if f"<{name}>" in value:
+            if not text:
+                problems.append(Problem(path, f"<{name}> is not known; give --set {name}=..., or {_SAID[name]}"))
+                text = "unknown"
+            value = value.replace(f"<{name}>", text)
+    return value
+
+
+def _with_mounts(properties: Any, more: Mapping[str, list[Mapping[str, Any]]]) -> Any:
+    """The properties with the mounts of the command line behind their own."""
+    if not more or not isinstance(properties, Mapping):
+        return properties
+    own = properties.get("mountVolumes") or {}
+    if not isinstance(own, Mapping):
+        return properties
+    merged = {kind: [*(own.get(kind) or []), *entries] for kind, entries in more.items()}
+    return {**properties, "mountVolumes": {**own, **merged}}

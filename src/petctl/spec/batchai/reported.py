@@ -1,0 +1,47 @@
+"""A job file as Batch AI's service reports it: every key there is, unset ones null, what has a default filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from petctl.spec.batchai.fields import PROPERTIES, TOOLS, WEEK
+from petctl.spec.batchai.moments import as_wall_clock
+from petctl.spec.batchai.shape import whole
+from petctl.spec.batchai.volumes import account_of
+
+_BLOB_OPTIONS = (
+    "--use-https=true -o big_writes -o max_read=131072 -o max_write=131072 -o attr_timeout=240 -o kernel_cache "
+    "-o entry_timeout=240 -o negative_timeout=120 -o allow_other"
+)
+
+
+def as_reported(batchai: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a reported job that its file decides, from `Job.batchai`; values of secrets are never in it."""
+    properties = batchai["properties"]
+    report = whole(PROPERTIES, properties)
+    report["toolType"] = batchai["tool"]
+    report["constraints"] = {
+        "maxWallClockTime": as_wall_clock(properties.get("constraints", {}).get("maxWallClockTime", WEEK))
+    }
+    report["schedulingPriority"] = properties.get("schedulingPriority", "normal")
+    for tool, shape in TOOLS.items():
+        settings = report[tool]
+        if settings is not None and "processCount" in shape and settings["processCount"] is None:
+            settings["processCount"] = properties["nodeCount"]
+    volumes = report["mountVolumes"] or {}
+    for share in volumes.get("azureFileShares") or ():
+        share["accountName"] = account_of(share)
+        share["fileMode"] = share["fileMode"] or "0777"
+        share["directoryMode"] = share["directoryMode"] or "0777"
+        share["credentials"] = _credentials(share)
+    for container in volumes.get("azureBlobFileSystems") or ():
+        container["credentials"] = _credentials(container)
+        container["mountOptions"] = container["mountOptions"] or _BLOB_OPTIONS
+    for server in volumes.get("fileServers") or ():
+        server["mountOptions"] = server["mountOptions"] or "rw"
+    return report
+
+
+def _credentials(volume: Mapping[str, Any]) -> dict[str, Any]:
+    return volume["credentials"] or {"accountKey": None, "accountKeySecretReference": None}
