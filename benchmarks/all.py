@@ -14,10 +14,21 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RECORD = HERE.parent / "build" / "bench"
-WITH_PAIRS = ("cli_start", "first_line", "log_flood", "supervisor_kill", "scale", "recovery", "restart", "snapshot")
+WITH_PAIRS = (
+    "cli_start",
+    "first_line",
+    "log_flood",
+    "supervisor_kill",
+    "scale",
+    "recovery",
+    "restart",
+    "snapshot",
+    "mpi_start",
+)
 OTHERS: dict[str, list[str]] = {
     "transfer": ["--pairs", "3", "-o", str(RECORD / "transfer.json")],
     "listing": ["--pairs", "3", "-o", str(RECORD / "listing.json")],
+    "job_queue": ["-o", str(RECORD / "job_queue.json")],
     "rendezvous": [],
     "fuzz_coordinator": [],
     "goodput": ["-o", str(RECORD / "goodput.json")],

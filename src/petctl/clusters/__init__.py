@@ -5,6 +5,7 @@
     task.py         Job -> what an agent and a coordinator must know of it
     certificate.py  the certificate of a coordinator that listens off loopback
     archive.py      petctl-agent.pyz and petctl-operator.pyz
+    printed.py      what is made for a cluster, as text
     local/          this machine
     kubernetes/     a namespace of a cluster
 

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from petctl.clusters.config import cluster_settings
+from petctl.clusters.config import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
 
 if TYPE_CHECKING:
@@ -131,9 +131,13 @@ class Cluster(Protocol):
 def find_cluster(name: str, home: Path) -> Cluster:
     """The cluster of this name; an empty one means the default."""
     name = name or DEFAULT
-    settings = {**cluster_settings(name), "name": name}
+    said = cluster_settings(name)
+    if not said and name not in KINDS:
+        said = resource_settings(home, name)
+    settings = {**said, "name": name}
     kind = str(settings.get("kind", name))
     if kind not in KINDS:
-        raise UsageError(f"there is no cluster {name!r}; those there are: {', '.join(sorted(KINDS))}")
+        advice = f"{', '.join(sorted(KINDS))}; make one: petctl cluster create {name}"
+        raise UsageError(f"there is no cluster {name!r}; those there are: {advice}")
     cluster: Cluster = importlib.import_module(KINDS[kind]).connect(home, settings)
     return cluster

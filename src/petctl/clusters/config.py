@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,23 @@ def cluster_settings(name: str) -> dict[str, Any]:
     return settings
 
 
+def resource_settings(home: Path, name: str) -> dict[str, Any]:
+    """The settings of a cluster that was made on this machine (`petctl cluster create`); none where it was not."""
+    import json
+
+    try:
+        found = json.loads((home / "clusters" / name / "cluster.json").read_bytes()) if Path(name).name == name else {}
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
+    if found.get("deleting"):
+        raise UsageError(f"the cluster {name!r} is being deleted; to finish that: petctl cluster delete {name} --force")
+    if "kind" not in found:
+        return {}
+    # What is said of this machine holds for each of its clusters; how many nodes there are is their own.
+    machine = {key: value for key, value in cluster_settings("local").items() if key != "slots"}
+    return {**machine, "kind": found["kind"], "resource": True}
+
+
 def cluster_names() -> list[str]:
     """Those that any of the files has settings for."""
     return sorted({str(name) for _, section in sections("clusters") for name in section})
@@ -102,7 +121,7 @@ def _read(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        value = yaml.safe_load(text)
+        value = deepcopy(_parsed(text))
     except yaml.YAMLError as error:
         raise UsageError(f"the configuration {path} is not YAML: {error}") from None
     if value is None:
@@ -110,3 +129,11 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UsageError(f"the configuration {path} must be a mapping, not {type(value).__name__}")
     return value
+
+
+@lru_cache(maxsize=8)
+def _parsed(text: str) -> Any:
+    """What a file says; a submission asks for it many times, and a program may submit hundreds of jobs."""
+    import yaml
+
+    return yaml.safe_load(text)

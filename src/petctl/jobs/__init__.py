@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from petctl.clusters.base import AlreadyExists as AlreadyExists
     from petctl.clusters.base import LogLine as LogLine
     from petctl.jobs.api import JobHandle as JobHandle
     from petctl.jobs.api import get as get
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from petctl.jobs.status import Status as Status
 
 _LAZY = {
+    "AlreadyExists": "petctl.clusters.base",
     "JobHandle": "petctl.jobs.api",
     "LogLine": "petctl.clusters.base",
     "Status": "petctl.jobs.status",
@@ -35,7 +37,7 @@ _LAZY = {
     "submit": "petctl.jobs.api",
 }
 
-__all__ = ["JobHandle", "LogLine", "Status", "get", "list_jobs", "render", "resubmit", "submit"]
+__all__ = ["AlreadyExists", "JobHandle", "LogLine", "Status", "get", "list_jobs", "render", "resubmit", "submit"]
 
 
 def __getattr__(name: str) -> object:

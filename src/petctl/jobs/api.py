@@ -21,12 +21,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
-from petctl.clusters.config import cluster_names
+from petctl.clusters.config import cluster_names, resource_settings
 from petctl.clusters.patience import AWAY, Patience
+from petctl.clusters.printed import as_text
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.jobs.home import petctl_home
-from petctl.jobs.names import find_id, name_of, new_id
+from petctl.jobs.names import checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
+from petctl.jobs.secrets import own_secrets
 from petctl.jobs.status import Status, damaged_status, status_from
 from petctl.spec import IN_PLACE, Job, job_from_dict
 
@@ -115,7 +117,10 @@ class JobHandle:
         if force and not self.status().final:
             self.cancel(kill=True)
             self.wait(KILL_WITHIN)
+        secrets = own_secrets(self._cluster, self.id)
         self._cluster.remove(self.id)
+        for name in secrets:
+            self._cluster.remove_secret(name)
         Registry(petctl_home()).forget(self._cluster.name, [self.id])
 
     def exec(self, argv: Sequence[str], node: str | None = None) -> int:
@@ -133,9 +138,16 @@ class JobHandle:
         self._cluster.token(self.id, Path(path), address)
 
 
-def submit(job: Job, cluster: str | None = None) -> JobHandle:
-    """Starts a job; returns as soon as its supervisor is on its way."""
-    return _submit(job, find_cluster(cluster or job.cluster, petctl_home()), None)
+def submit(job: Job, cluster: str | None = None, id: str | None = None) -> JobHandle:  # noqa: A002  the word for it
+    """Starts a job, or puts it in line; returns as soon as it is accepted.
+
+    With an `id` of the caller's own a submission can be repeated: AlreadyExists says that it was accepted before, also
+    by a process that was killed right then.
+    """
+    where = find_cluster(cluster or job.cluster, petctl_home())
+    if id is None:
+        return _submit(job, where, None)
+    return _submit_as(replace(job, name=name_of(job)), where, None, checked_id(id))
 
 
 def resubmit(reference: str, cluster: str | None = None, new_code: bool = False) -> JobHandle:
@@ -146,27 +158,32 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False)
     there = Path(record["cwd"])  # what its words are relative to, wherever they are said again
     if "://" not in job.code:
         named = job.code not in ("", IN_PLACE)
-        job = replace(job, cwd=there / job.cwd, code=there / job.code if named else job.code)
+        alone = job.batchai and not job.cwd and not named  # its workers have directories of their own
+        job = replace(job, cwd="" if alone else there / job.cwd, code=there / job.code if named else job.code)
     if "folders" in record:
         from petctl.clusters.jobfolders import as_wish
 
         job = replace(job, folders=as_wish(record["folders"]))
-    where = find_cluster(cluster or job.cluster or before.cluster, petctl_home())
+    there_before = record["cluster"] if before.cluster == DEFAULT else before.cluster
+    where = find_cluster(cluster or job.cluster or there_before, petctl_home())
     return _submit(job, where, None if new_code else record.get("code"))
 
 
 def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHandle:
     name = name_of(job)
     for _ in range(ATTEMPTS):
-        job_id = new_id(name)
         try:
-            where.submit(where.plan(job, job_id, code))
+            return _submit_as(job, where, code, new_id(name))
         except AlreadyExists:
             continue
-        if where.name != DEFAULT:
-            Registry(petctl_home()).know(where.name)
-        return JobHandle(job_id, where)
     raise InternalError(f"found no free id for {name!r}; remove ended jobs with: petctl rm --finished")
+
+
+def _submit_as(job: Job, where: Cluster, code: Mapping[str, Any] | None, job_id: str) -> JobHandle:
+    where.submit(where.plan(job, job_id, code))
+    if where.name != DEFAULT and not resource_settings(petctl_home(), where.name):  # those lie among the local ones
+        Registry(petctl_home()).know(where.name)
+    return JobHandle(job_id, where)
 
 
 def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secrets: bool = False) -> str:
@@ -178,22 +195,9 @@ def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secr
     if objects is None:
         if with_secrets:
             raise UsageError(f"jobs on {where.name} are started by petctl alone; leave --with-secrets out")
-        return _text([where.plan(job, f"{name}-0000")], output)
+        return as_text([where.plan(job, f"{name}-0000")], output)
     Registry(petctl_home()).know(where.name)  # whoever creates it will ask for it here
-    if output == "json":
-        return _text([{"apiVersion": "v1", "kind": "List", "items": objects}], output)
-    return ("" if with_secrets else INCOMPLETE) + _text(objects, output)
-
-
-def _text(documents: Sequence[Mapping[str, Any]], output: str) -> str:
-    if output == "json":
-        import json
-
-        return "".join(json.dumps(document, indent=2) + "\n" for document in documents)
-    import yaml
-
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # many times faster, where libyaml is there
-    return str(yaml.dump_all(documents, Dumper=dumper, sort_keys=False, width=120))
+    return ("" if with_secrets or output == "json" else INCOMPLETE) + as_text(objects, output)
 
 
 def get(reference: str, patient: bool = False) -> JobHandle:

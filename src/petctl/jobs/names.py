@@ -18,7 +18,9 @@ from petctl.spec import Job
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without 0 o 1 i l
 TAIL = 4
 LONGEST_DERIVED = 24
+LONGEST_ID = 63
 MOST_LISTED = 8
+_ID = re.compile(rf"[a-z0-9](?:[a-z0-9_.-]{{0,{LONGEST_ID - 2}}}[a-z0-9])?")
 
 
 def name_of(job: Job) -> str:
@@ -39,6 +41,16 @@ def name_of(job: Job) -> str:
 def new_id(name: str) -> str:
     """A candidate; the cluster says whether it is free."""
     return f"{name}-{''.join(secrets.choice(ALPHABET) for _ in range(TAIL))}"
+
+
+def checked_id(job_id: str) -> str:
+    """An id of the caller's own choice; a cluster may have narrower rules."""
+    if not _ID.fullmatch(job_id):
+        raise UsageError(
+            f"the id {job_id!r} must have 1 to {LONGEST_ID} small letters, digits, '-', '_' and '.', "
+            "and begin and end with a letter or a digit"
+        )
+    return job_id
 
 
 def find_id(reference: str, ids: Iterable[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from petctl.clusters.base import find_cluster
-from petctl.errors import UsageError
+from petctl.clusters.base import Cluster, find_cluster
+from petctl.errors import PetctlError, UsageError
 from petctl.jobs.home import petctl_home
+
+OWN = "batchai."  # how the names of secrets begin that were in a job file and are that job's alone
 
 
 def set_secret(name: str, value: str, cluster: str = "") -> None:
@@ -22,3 +24,19 @@ def list_secrets(cluster: str = "") -> list[str]:
 def remove_secret(name: str, cluster: str = "") -> None:
     """Forgets a secret."""
     find_cluster(cluster, petctl_home()).remove_secret(name)
+
+
+def own_secrets(cluster: Cluster, job_id: str) -> list[str]:
+    """Secrets that were kept for this job, and that no other job of the cluster uses."""
+    found = [name for name in _named(cluster, job_id) if name.startswith(OWN)]
+    others = [other for other in cluster.ids() if other != job_id] if found else []
+    used = {name for other in others for name in _named(cluster, other)}
+    return [name for name in found if name not in used]
+
+
+def _named(cluster: Cluster, job_id: str) -> list[str]:
+    try:
+        record = cluster.record(job_id)
+        return [*record["plan"]["secrets"].values(), record.get("job", {}).get("image_credentials", "")]
+    except PetctlError:
+        return []  # damaged, or removed by somebody else

@@ -61,6 +61,14 @@ class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
     time: float = 0.0
     hung: bool = False  # it made no step any more; `traceback` are its stacks
+    task: str = ""  # which one of a role it was: "worker 1"
+
+
+class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks of one kind."""
+
+    name: str
+    count: int  # 0: one on each node
 
 
 class RankProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +103,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     size: SizeStatus
     submitted: float
     command: str = ""
+    roles: list[RoleStatus] = []  # of a job whose tasks differ
     cwd: str = ""
     code: str = ""  # which code it runs
     folders: list[str] = []  # mapped ones: where each is

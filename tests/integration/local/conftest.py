@@ -14,7 +14,7 @@ import pytest
 import petctl
 from petctl.clusters.local.processes import node_processes
 from petctl.errors import PetctlError
-from petctl.jobs import JobHandle, get, list_jobs, submit
+from petctl.jobs import JobHandle, Status, get, list_jobs, submit
 
 WORKER = """
 import os, pathlib, signal, sys, time
@@ -159,18 +159,23 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     try:
         yield stage
     finally:
-        jobs = list_jobs()
-        for status in jobs:
-            try:
-                if not status.final:
-                    get(status.id).cancel(kill=True)
-                    get(status.id).wait(20)
-            except (PetctlError, TimeoutError):
-                pass
-        left = still_there([Path(status.directory) for status in jobs])
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
+        left = end_all(list_jobs())
     assert not left, f"processes were left behind: {left}"
+
+
+def end_all(jobs: list[Status]) -> list[int]:
+    """Ends what has not ended by itself; the processes that outlived even that, which are killed now."""
+    for status in jobs:
+        try:
+            if not status.final:
+                get(status.id).cancel(kill=True)
+                get(status.id).wait(20)
+        except (PetctlError, TimeoutError):
+            pass
+    left = still_there([Path(status.directory) for status in jobs])
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
 
 
 def still_there(jobs: list[Path], patience: float = 5.0) -> list[int]:

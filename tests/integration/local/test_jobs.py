@@ -20,7 +20,15 @@ from petctl.agent.alone import alone
 from petctl.errors import NotFound, UsageError
 from petctl.jobs import JobHandle, get, list_jobs, render, submit
 from petctl.jobs.secrets import remove_secret, set_secret
-from tests.integration.local.conftest import Stage, eventually, exists, job_path, still_there, supervisor_pid
+from tests.integration.local.conftest import (
+    Stage,
+    eventually,
+    exists,
+    job_path,
+    processes_of,
+    still_there,
+    supervisor_pid,
+)
 
 
 def test_two_nodes_say_hello(stage: Stage) -> None:
@@ -269,6 +277,7 @@ def test_a_damaged_job_does_not_hide_the_others(stage: Stage) -> None:
     (stage.path / "home" / "registry.db").unlink()
     (path / "job.json").write_text("{")
     assert {status.id: status.state for status in list_jobs()} == {handle.id: "lost", other.id: "succeeded"}
+    eventually(lambda: not processes_of(path), "the end of its supervisor, which alone tells that it is over")
     handle.remove()
     assert not path.exists()
 

@@ -136,47 +136,34 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monk
     assert [job.state for job in list_jobs()] == ["lost"]
 
 
-def test_a_job_whose_supervisor_never_started_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.clusters.local.cluster._start_detached", lambda argv, log: None)
+def test_a_job_whose_supervisor_never_begins_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("petctl.clusters.local.turn.MOST_LIVES", 2)
+    monkeypatch.setattr("petctl.clusters.local.starting.start_detached", lambda argv, directory, lock: None)
     handle = petctl.submit(petctl.Job(shell="true"))
     assert handle.status().state == "pending"
     status = handle.wait(20)
     assert status.state == "lost"
-    assert "never started" in status.sentence
-
-
-def test_a_queued_job_whose_supervisor_is_killed_is_lost_and_frees_its_place(stage: Stage) -> None:
-    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 1}}\n")
-    first = stage.start()
-    stage.running(1)
-    second = stage.start()
-    eventually(lambda: second.status().state == "queued", "the second in the queue")
-    third = stage.start()
-    eventually(lambda: third.status().state == "queued", "the third in the queue")
-    path = job_path(second)
-    both = eventually(lambda: len(processes_of(path)) == 2 and processes_of(path), "supervisor and standby")
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in both:
-            os.kill(pid, number)
-    stage.finish()
-    assert first.wait(20).state == "succeeded"
-    assert third.wait(30).state == "succeeded"
-    assert second.wait(10).state == "lost"
+    assert "supervisor.log" in status.sentence
 
 
 def test_a_queued_job_survives_its_supervisor(stage: Stage) -> None:
+    """Only the head of the line has one; killed, it is started anew by whoever looks, and the job keeps its place."""
     (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 1}}\n")
     first = stage.start()
     stage.running(1)
-    second = stage.start()
+    second, third = stage.start(), stage.start()
     path = job_path(second)
-    old = eventually(lambda: len(processes_of(path)) == 2 and processes_of(path), "supervisor and standby")
-    holder = next(pid for pid in old if b"--standby" not in Path(f"/proc/{pid}/cmdline").read_bytes())
-    os.kill(holder, signal.SIGKILL)
-    eventually(lambda: second.status().epoch == 2 and second.status().state == "queued", "the standby in the queue")
+    (head,) = eventually(lambda: processes_of(path), "the supervisor of the head")
+    assert processes_of(job_path(third)) == []
+    os.kill(head, signal.SIGKILL)
+    eventually(lambda: [pid for pid in processes_of(path) if pid != head], "another one")
+    assert [job.status().sentence.partition(",")[0] for job in (second, third)] == [
+        "queued: 0 jobs ahead",
+        "queued: 1 job ahead",
+    ]
     stage.finish()
-    assert first.wait(20).state == "succeeded"
-    assert second.wait(20).state == "succeeded"
+    assert [job.wait(30).state for job in (first, second, third)] == ["succeeded"] * 3
+    assert len(stage.marks()) == 3
 
 
 def test_all_nodes_and_then_the_supervisor_can_be_killed(stage: Stage) -> None:

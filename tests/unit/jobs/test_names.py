@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.errors import NotFound, UsageError
-from petctl.jobs.names import ALPHABET, find_id, name_of, new_id
+from petctl.jobs.names import ALPHABET, checked_id, find_id, name_of, new_id
 from petctl.spec import Job
 
 
@@ -73,3 +73,14 @@ def test_any_command_gives_a_name_that_makes_a_plain_directory(text: str) -> Non
     assert name
     assert not set(name) & set("/\0 \n")
     assert not name.startswith(".")
+
+
+@pytest.mark.parametrize("own", ["a", "sweep-017", "2024.run_3", "x" * 63])
+def test_an_id_of_one_s_own(own: str) -> None:
+    assert checked_id(own) == own
+
+
+@pytest.mark.parametrize("own", ["", "A", "-a", "a-", ".new-1", "a/b", "a b", "..", "x" * 64, "a\n"])
+def test_an_id_that_cannot_be_a_directory_s_and_an_object_s_name(own: str) -> None:
+    with pytest.raises(UsageError, match="1 to 63"):
+        checked_id(own)

@@ -8,11 +8,15 @@ finds the same ones.
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, List
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from petctl.clusters.local.jobdir import JobDirectory, in_use, write_text
-from petctl.clusters.local.slots import Slots, Standing
+from petctl.clusters.local.claims import LOCAL, claim_of, running_nodes, wanted_nodes
+from petctl.clusters.local.jobdir import JobDirectory, write_text
+from petctl.clusters.local.line import Turn, line_of, slots_of
 from petctl.errors import NoRoom, PetctlError
+
+if TYPE_CHECKING:
+    from petctl.clusters.local.fleet_model import Wish
 
 log = logging.getLogger("petctl.supervisor")
 
@@ -20,34 +24,44 @@ log = logging.getLogger("petctl.supervisor")
 class Allotment:
     """One job's size: `wanted` by the user, `granted` by the machine."""
 
-    def __init__(self, directory: JobDirectory, plan: Dict[str, Any]) -> None:
-        self._directory, self._plan = directory, plan
-        jobs = directory.path.parent
-        self._slots = Slots(directory.home, plan["slots"], lambda job, age: in_use(jobs, job, age))
+    def __init__(self, directory: JobDirectory, record: Dict[str, Any]) -> None:
+        self._directory, self._record = directory, record
+        self.line = line_of(directory.home, record["cluster"])
+        self._slots = slots_of(directory.home, record["cluster"])
         self.granted = 0
         self.wanted = self._read()
 
-    def enter(self) -> None:
-        """Takes the job's place in the queue, if its submitter has not done so."""
-        self._slots.enter(self._directory.id, self._plan["priority"], self._plan["config"]["min_nodes"])
+    def turn(self) -> Turn:
+        """Where the job stands in line, with slots if it is its turn; whoever else is due is started, too."""
+        turn = self.line.look().turn(self._directory.id)
+        if turn is None:  # the claim was taken for abandoned: the place is lost, not the job
+            self._slots.enter(claim_of(self._directory, self._record))
+            turn = self.line.look().turn(self._directory.id) or Turn(0, first=True)
+        self.wanted, self.granted = self._read(), turn.granted
+        if self.granted > self.wanted:  # the user wants fewer since it got them
+            self.give_back_to(self.wanted)
+        return turn
+
+    def arrived(self) -> None:
+        """The supervisor is there, and waits."""
+        self._slots.arrived(self._directory.id)
 
     def resume(self) -> None:
         """Keeps the slots of a job that has nodes already, whatever became of the slots' file."""
-        self.granted = max(self.granted, self._running(), 1)
+        self.granted = max(self.granted, running_nodes(self._directory), 1)
         try:
-            self.granted = self._slots.hold(self._directory.id, self._plan["priority"], self.granted)
+            self.granted = self._slots.hold(claim_of(self._directory, self._record, self.granted))
         except NoRoom as error:  # its nodes run; the next claim finds what it holds
             log.warning("%s", error)
 
-    def claim(self) -> Standing:
-        """Takes what the job wants, or may have of it now."""
+    def claim(self) -> None:
+        """Takes more of what the job wants, if there is more."""
         self.wanted = self._read()
-        standing = self._slots.claim(self._directory.id, self.wanted)
-        if standing.granted < self.granted:
+        granted = self._slots.grow(self._directory.id, self.wanted)
+        if granted < self.granted:
             self.resume()  # somebody removed the slots' file: nodes that run keep what they have
         else:
-            self.granted = standing.granted
-        return standing
+            self.granted = granted
 
     def want(self, count: int) -> None:
         """Another number of nodes: written down first, then claimed or given back."""
@@ -55,19 +69,48 @@ class Allotment:
         self.wanted = count
         try:
             if count < self.granted:
-                self._slots.keep(self._directory.id, count)
+                self._slots.keep(self._directory.id, count, count)
+                self.line.look()
             else:
                 self.claim()
         except NoRoom as error:  # the wish holds: claimed again while it is short, given back with all others
             log.warning("%s", error)
         self.granted = min(self.granted, count)
 
-    def release(self) -> None:
-        """Gives everything back."""
+    def wish(self) -> Optional[Wish]:
+        """What a cluster that gets smaller asks of this job."""
+        if self.line.name == LOCAL:
+            return None
+        from petctl.clusters.local.fleet_nodes import wish_of  # only clusters that were made get smaller
+
+        return wish_of(self._directory.home, self.line.name, self._directory.id)
+
+    def give_back_to(self, count: int) -> None:
+        """Gives back all but `count` slots, and would still like to have them."""
+        self._slots.keep(self._directory.id, count, self.wanted)
+        self.granted = min(self.granted, count)
+        self.line.look()
+
+    def requeue(self) -> None:
+        """Gives everything back, and waits again at the old place."""
+        self._slots.requeue(self._directory.id)
+        self.granted = 0
+
+    def place(self, name: str) -> int:
+        """Which of the cluster's nodes a node of the job is."""
+        if self.line.name == LOCAL:
+            return int(name)
+        from petctl.clusters.local.fleet_nodes import place_of
+
+        return place_of(self._directory.home, self.line.name, self._directory.id, int(name))
+
+    def leave(self) -> List[str]:
+        """Gives everything back; says which jobs' supervisors are to be started now."""
         try:
-            self._slots.release(self._directory.id)
+            return self.line.leave(self._directory.id)
         except PetctlError as error:  # whoever needs the slots next finds that nobody uses them
             log.warning("%s", error)
+            return []
 
     @property
     def short(self) -> bool:
@@ -82,11 +125,5 @@ class Allotment:
         names = set(self.names())
         return tuple(name for name in self._directory.node_names() if name not in names)
 
-    def _running(self) -> int:
-        return sum(self._directory.node_alive(name) for name in self._directory.node_names())
-
     def _read(self) -> int:
-        try:
-            return int(self._directory.wanted.read_text())
-        except (FileNotFoundError, ValueError):
-            return int(self._plan["config"]["wanted"])
+        return wanted_nodes(self._directory, self._record["plan"])

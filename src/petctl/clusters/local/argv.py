@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Dict, List, Mapping, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 from petctl.clusters.local.jobdir import JobDirectory
 
@@ -15,10 +15,17 @@ def supervisor_argv(directory: JobDirectory) -> List[str]:
     return [sys.executable, "-m", "petctl.clusters.local.supervisor", str(directory.path)]
 
 
-def node_argv(directory: JobDirectory, name: str, options: Sequence[str]) -> List[str]:
-    """The exact words that start a node; `render` prints the same."""
+def node_argv(
+    directory: JobDirectory, name: str, options: Sequence[str], container: Mapping[str, Any], number: int = 1
+) -> List[str]:
+    """The exact words that start a node; `render` prints the same. `number`: which of its containers, if in one."""
     own = ["--file", str(directory.join), "--node", name, "--state-dir", str(directory.node(name))]
-    return [sys.executable, "-m", "petctl.agent", "join", *own, *options]
+    words = ["join", *own, *options]
+    if not container:
+        return [sys.executable, "-m", "petctl.agent", *words]
+    from petctl.clusters.local.containers import container_argv  # few jobs have any
+
+    return container_argv(container, directory, name, number, words)
 
 
 def supervisor_environment(environment: Mapping[str, str]) -> Dict[str, str]:

@@ -1,8 +1,9 @@
-"""This machine as a `Cluster`: job directories under $PETCTL_HOME/jobs, one detached supervisor each.
+"""This machine as a `Cluster`: job directories under $PETCTL_HOME/jobs, in line for slots, and then each with a
+detached supervisor.
 
-Runs in the user's command, so it never waits for more than it must: it starts supervisors, writes down wishes, reads
-files, and asks a coordinator where a wish is to be obeyed at once. What a job does after its submission is the
-supervisor's business.
+Runs in the user's command, so it never waits for more than it must: it puts jobs in line and looks at it, writes down
+wishes, reads files, and asks a coordinator where a wish is to be obeyed at once. What a job does once it has slots is
+its supervisor's business.
 """
 
 from __future__ import annotations
@@ -13,19 +14,20 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import AlreadyExists, LogFilter, LogLine, Output
+from petctl.clusters.base import LogFilter, LogLine, Output
 from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
-from petctl.clusters.local.addresses import is_address, is_loopback
-from petctl.clusters.local.argv import supervisor_argv, supervisor_environment
-from petctl.clusters.local.jobdir import JobDirectory, in_use, read_json, sync_directory, write_json, write_text
+from petctl.clusters.local.addresses import is_loopback
+from petctl.clusters.local.burial import CANCELLED_IN_LINE, bury, read_record
+from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json, write_text
+from petctl.clusters.local.line import look, slots_of
 from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.slots import Slots
-from petctl.errors import InternalError, NoRoom, NotFound, Unreachable, UsageError, is_no_room
+from petctl.clusters.local.submitting import accept
+from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
 from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from petctl.spec import Job
 
@@ -41,9 +43,8 @@ def connect(home: Path, settings: Mapping[str, Any]) -> LocalCluster:
 class LocalCluster:
     """The jobs of one $PETCTL_HOME."""
 
-    name = "local"
-
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
+        self.name = str(settings.get("name") or "local")
         self.home, self.settings = home, settings
         self.jobs = home / "jobs"
 
@@ -73,9 +74,11 @@ class LocalCluster:
         return record
 
     def submit(self, plan: Mapping[str, Any]) -> None:
-        """Makes the whole directory under another name, then gives it its own in one step, then starts the
-        supervisor."""
+        """Makes the whole directory under another name, then gives it its own in one step, then starts whoever is
+        due."""
         secret_file.secret_values(self.home, plan["plan"]["secrets"])  # a missing one is told now, not in the queue
+        if plan["plan"]["container"].get("credentials"):
+            secret_file.secret_values(self.home, {"image_credentials": plan["plan"]["container"]["credentials"]})
         if plan["folders"]:
             from petctl.clusters.jobfolders import check_folders
 
@@ -89,7 +92,7 @@ class LocalCluster:
 
             keep_code(plan["code"], plan["plan"]["grants"], self.home)
         try:
-            self._submit(JobDirectory(self.jobs / plan["id"]), plan)
+            accept(JobDirectory(self.jobs / plan["id"]), plan)
         except OSError as error:
             if not is_no_room(error):
                 raise
@@ -98,69 +101,17 @@ class LocalCluster:
                 "for instance with petctl rm --finished, and submit it again"
             ) from None
 
-    def _submit(self, directory: JobDirectory, plan: Mapping[str, Any]) -> None:
-        self.jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._remove_abandoned()
-        draft = self.jobs / f".new-{secrets.token_hex(6)}"
-        try:
-            draft.mkdir(mode=0o700)
-            self._write(draft, directory, plan)
-            # In the queue first: so the order of submission is the order of the queue, however fast supervisors start.
-            self._slots(plan).enter(directory.id, plan["plan"]["priority"], plan["plan"]["config"]["min_nodes"])
-            try:
-                draft.rename(directory.path)
-            except OSError:
-                if directory.path.exists():
-                    raise AlreadyExists(f"there is a job {directory.id} already") from None
-                raise
-        except BaseException:
-            shutil.rmtree(draft, ignore_errors=True)
-            raise
-        sync_directory(self.jobs)
-        _start_detached(plan["plan"]["supervisor"], directory.supervisor_log)
-
-    def _write(self, draft: Path, final: JobDirectory, plan: Mapping[str, Any]) -> None:
-        here = JobDirectory(draft)
-        for folder in (here.nodes, here.logs, here.outputs, here.checkpoints):
-            folder.mkdir()
-        token, pin = secrets.token_hex(32), ""
-        write_text(here.token, token + "\n", mode=0o600)
-        listen = plan["plan"]["listen"]
-        if not is_loopback(listen):
-            from petctl.clusters.certificate import make_certificate
-
-            address = plan["plan"]["address"]
-            certificate, key, pin = make_certificate(*(([], [address]) if is_address(address) else ([address], [])))
-            write_text(here.certificate, certificate.decode())
-            write_text(here.key, key.decode(), mode=0o600)
-        revive = {"argv": supervisor_argv(final), "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
-        write_join_file(here.join, JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive))
-        if plan["code"]:
-            # A link: the archive lives as long as one job needs it, and many jobs cost one.
-            os.link(plan["code"]["archive"], here.code)
-        here.supervisor_log.touch()
-        here.reserve()
-        write_json(here.job, plan, durable=True)
-
-    def _remove_abandoned(self) -> None:
-        for path in self.jobs.glob(".new-*"):
-            try:
-                if time.time() - path.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(path, ignore_errors=True)
-            except FileNotFoundError:
-                pass
-
-    def _slots(self, plan: Mapping[str, Any]) -> Slots:
-        return Slots(self.home, plan["plan"]["slots"], lambda job, age: in_use(self.jobs, job, age))
-
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
-        """Every job there is; drafts are not jobs."""
+        """Every job there is; drafts are not jobs. A cluster that was made has its own, `local` knows them all."""
         try:
-            return [path.name for path in self.jobs.iterdir() if not path.name.startswith(".")]
+            ids = [path.name for path in self.jobs.iterdir() if not path.name.startswith(".")]
         except FileNotFoundError:
             return []
+        if not self.settings.get("resource"):
+            return ids
+        return [job for job in ids if (read_json(self.jobs / job / "job.json") or {}).get("cluster") == self.name]
 
     def status(self, job_id: str) -> dict[str, Any]:
         """The newest status."""
@@ -200,6 +151,7 @@ class LocalCluster:
             )
         if not directory.coordinator.exists():
             write_text(directory.wanted, f"{wanted}\n", durable=True)
+            slots_of(self.home, read_record(directory)["cluster"]).want(job_id, wanted)
             if not directory.coordinator.exists():  # looked at again: it may have started meanwhile, with the old size
                 return f"will start with {wanted} nodes"
         return str(self._ask(directory, "scale", wanted=wanted))
@@ -211,7 +163,12 @@ class LocalCluster:
             return "has ended already"
         write_json(directory.cancel, {"kill": kill}, durable=True, reserved=True)
         if not directory.coordinator.exists():
-            return "cancelling"
+            end = bury(directory, CANCELLED_IN_LINE)
+            if end is None:
+                return "cancelling"  # its supervisor is there already and sees the wish
+            with suppress(PetctlError):
+                look(self.home, end["cluster"])
+            return "cancelled" if end["state"] == "cancelled" else "has ended already"
         try:
             return str(self._ask(directory, "cancel", kill=kill))
         except Unreachable:
@@ -250,7 +207,6 @@ class LocalCluster:
         name = _known_node(status, node)["name"] if node is not None else _first_node(status)["name"]
         task = (read_json(directory.job) or {})["plan"]["task"]
         environment = {
-            **os.environ,
             **task["env"],
             **secret_file.secret_values(self.home, (read_json(directory.job) or {})["plan"]["secrets"]),
             "PETCTL_JOB_ID": job_id,
@@ -259,9 +215,19 @@ class LocalCluster:
             "PETCTL_CHECKPOINT_DIR": task["checkpoint_dir"],
             **{output_variable(output): f"{task['output_dir']}/{output}" for output in task.get("outputs", ())},
         }
-        cwd = task["cwd"] or directory.unpacked / task["code"]["inside"]
+        cwd = task["cwd"] or str(directory.unpacked / task["code"]["inside"])
+        if task.get("batchai"):
+            from petctl.clusters import batchai
+
+            more, work = batchai.environment(read_json(directory.job) or {}, name)
+            environment, cwd = {**environment, **more}, work or cwd
+        container = (read_json(directory.job) or {})["plan"].get("container")
+        if container:
+            from petctl.clusters.local.containers import enter_container
+
+            return enter_container(container, directory, name, argv, environment, cwd)
         try:
-            code = subprocess.run(argv, cwd=cwd, env=environment, check=False).returncode
+            code = subprocess.run(argv, cwd=cwd, env={**os.environ, **environment}, check=False).returncode
         except (FileNotFoundError, PermissionError) as error:
             raise UsageError(f"cannot run {argv[0]!r} in {cwd}: {error.strerror}") from None
         return code if code >= 0 else 128 - code
@@ -339,21 +305,6 @@ class LocalCluster:
                 if time.monotonic() > deadline or not directory.alive():
                     raise
                 reading.watch_status(directory, newest_status(directory), 0.1)
-
-
-def _start_detached(argv: list[str], log: Path) -> None:
-    """Through a shell that ends at once, so that the supervisor is nobody's child and never a zombie of ours."""
-    with open(log, "ab", buffering=0) as output:
-        subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            env=supervisor_environment(os.environ),
-            start_new_session=True,
-            check=True,
-        )
 
 
 def _known_node(status: Mapping[str, Any], name: str) -> dict[str, Any]:

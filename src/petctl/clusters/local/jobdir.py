@@ -22,40 +22,55 @@ from typing import Any, Dict, List, Optional
 from petctl.clusters.local.room import fill_spare, no_room_for, set_aside, spare_of, write_over
 from petctl.errors import NoRoom, is_no_room
 
-START_WITHIN = 5.0  # seconds for a job's first supervisor to take its lock
 LOCK_ATTEMPTS = 10
 LOCK_PAUSE = 0.01  # a reader asking "is it held?" holds a lock for microseconds; that must not turn its owner away
+
+
+class _Part:
+    """The path of one file of a job; made when it is asked for, since a list looks at few files of many jobs."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, directory: JobDirectory, owner: type) -> Path:
+        return directory.path / self._name
 
 
 class JobDirectory:
     """The paths of one local job."""
 
+    job = _Part("job.json")
+    code = _Part("code.tar.gz")  # the snapshot that it runs from
+    unpacked = _Part("code")
+    agent = _Part("petctl-agent.pyz")  # what its containers run
+    token = _Part("token")
+    join = _Part("join.json")
+    certificate = _Part("cert.pem")
+    key = _Part("key.pem")
+    start = _Part("start.json")  # 0600: the environment to start its supervisor in, until it has begun
+    epoch = _Part("epoch")
+    supervisor_lock = _Part("supervisor.lock")
+    revive_lock = _Part("revive.lock")
+    coordinator = _Part("coordinator.json")
+    status = _Part("status.json")
+    events = _Part("events.jsonl")
+    outcome = _Part("outcome.json")
+    wanted = _Part("wanted")  # the size the user asked for last
+    cancel = _Part("cancel.json")  # the user's wish to end it; survives a supervisor that is killed right then
+    nodes = _Part("nodes")
+    logs = _Part("logs")
+    outputs = _Part("outputs")
+    checkpoints = _Part("checkpoints")
+    supervisor_log = _Part("supervisor.log")
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.id = path.name
-        self.job = path / "job.json"
-        self.code = path / "code.tar.gz"  # the snapshot that it runs from
-        self.unpacked = path / "code"
-        self.token = path / "token"
-        self.join = path / "join.json"
-        self.certificate = path / "cert.pem"
-        self.key = path / "key.pem"
-        self.epoch = path / "epoch"
-        self.supervisor_lock = path / "supervisor.lock"
-        self.revive_lock = path / "revive.lock"
-        self.coordinator = path / "coordinator.json"
-        self.status = path / "status.json"
-        self.events = path / "events.jsonl"
-        self.outcome = path / "outcome.json"
-        self.wanted = path / "wanted"  # the size the user asked for last
-        self.cancel = path / "cancel.json"  # the user's wish to end it; survives a supervisor that is killed right then
-        self.nodes = path / "nodes"
-        self.logs = path / "logs"
-        self.outputs = path / "outputs"
-        self.checkpoints = path / "checkpoints"
-        self.supervisor_log = path / "supervisor.log"
-        # What must be written also on a full disk, and the room that is set aside for it.
-        self._reserves = {
+
+    @property
+    def _reserves(self) -> Dict[Path, int]:
+        """What must be written also on a full disk, and the room that is set aside for it."""
+        return {
             self.outcome: 64 << 10,
             self.status: 256 << 10,  # the last one
             self.epoch: 4 << 10,
@@ -100,17 +115,15 @@ class JobDirectory:
     def supervised(self) -> bool:
         return is_locked(self.supervisor_lock)
 
+    def begun(self) -> bool:
+        """Whether it has left the line: it has a coordinator, or is over."""
+        return self.coordinator.exists() or self.outcome.exists()
+
     def alive(self) -> bool:
         """Whether any process still looks after this job."""
         return (
             self.supervised() or is_locked(self.revive_lock) or any(self.node_alive(name) for name in self.node_names())
         )
-
-
-def in_use(jobs: Path, job: str, age: float) -> bool:
-    """Whether a job's claim on slots still counts: somebody looks after it, or its first supervisor is on its way."""
-    directory = JobDirectory(jobs / job)
-    return directory.alive() or (0 <= age < START_WITHIN and not directory.epoch.exists())
 
 
 def is_locked(path: Path) -> bool:
@@ -228,7 +241,12 @@ def raise_epoch(directory: JobDirectory) -> int:
 
 
 def sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync(path, os.O_DIRECTORY)
+
+
+def sync(path: Path, flags: int = 0) -> None:
+    """Returns when what is in a file, or which names are in a directory, will outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | flags | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

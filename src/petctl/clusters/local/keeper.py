@@ -17,21 +17,25 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
 
 from petctl.clusters.local.argv import node_argv
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.standby import end_of
-from petctl.rendezvous.events import Expect, Roster, Unexpect
+from petctl.rendezvous.events import End, Expect, Roster, Unexpect
+from petctl.rendezvous.messages import ENDED_FAILED, Outcome
 
 START_PATIENCE = 30.0  # how long a round waits for nodes that the user asked for
 REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others could be training
+CONTAINER_PATIENCE = 3.0  # ... in a container, which takes an engine a moment longer
 SHORT_LIFE = 10.0  # a node that dies sooner than this is started again more slowly each time
 BACKOFF = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 JOINED_BACKOFF = 1.0  # at most, for one that had joined: it can work, and was killed
 LINGER = 0.5  # a lost node may end by itself for so long; then it is killed
+SIGNALS = 128  # exit codes from here on: somebody killed it
+STUCK = 30.0  # a container engine that has not started a node by then will not
 LOCK_STEP = 0.005
 ADOPTION_STEP = 0.05  # between two looks at a node that holds its lock but has not written its process id yet
 
@@ -45,6 +49,7 @@ class LocalNode:
     pid: int = 0  # of its guardian; 0: there is none
     incarnation: str = ""  # of its agent, once that has joined
     started: float = 0.0  # monotonic
+    log_from: int = 0  # where this life's part of its log begins
     short_lives: int = 0
     sentence: str = "starting"
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,11 +66,15 @@ class NodeKeeper:
         options: Callable[[str], Sequence[str]],
         step: Callable[[object], None],
         connected: Callable[[str, str], bool],
+        container: Mapping[str, Any],
     ) -> None:
+        """`container`: how the nodes' containers are started; empty: they are processes as others are."""
         self.directory, self.recorder, self.options = directory, recorder, options
-        self.step, self.connected = step, connected
+        self.step, self.connected, self.container = step, connected, container
+        self.patience = CONTAINER_PATIENCE if container else REPLACE_PATIENCE
         self.nodes: Dict[str, LocalNode] = {}
         self.closing = False
+        self.image: Optional[asyncio.Task[Optional[Outcome]]] = None  # getting it
         self.empty = asyncio.Event()
         self.empty.set()
 
@@ -92,6 +101,8 @@ class NodeKeeper:
     def close(self) -> None:
         """The job is over: nobody is started any more."""
         self.closing = True
+        if self.image is not None:
+            self.image.cancel()
         for node in self.nodes.values():
             node.changed.set()
 
@@ -104,6 +115,8 @@ class NodeKeeper:
         """The node's agent has reported; its loss will be this life's, not that of one before."""
         if name in self.nodes:
             self.nodes[name].incarnation = incarnation
+            if self.container:  # until now it was that of the engine's client
+                self.nodes[name].pid = self.directory.guardian(name) or self.nodes[name].pid
 
     def lost(self, name: str, incarnation: str) -> None:
         """The coordinator lost this node: make sure that it is really dead, or let it prove that it is not."""
@@ -111,7 +124,7 @@ class NodeKeeper:
         if node is None or node.incarnation != incarnation:
             return
         if node.wanted and not self.closing and not _delay(node):
-            self.step(Expect((name,), REPLACE_PATIENCE))  # at once, so that the next round does not start without it
+            self.step(Expect((name,), self.patience))  # at once, so that the next round does not start without it
         if node.pid:
             asyncio.get_running_loop().call_later(LINGER, self._put_down, node, node.pid, incarnation)
 
@@ -150,15 +163,14 @@ class NodeKeeper:
         """Returns when the node's guardian has ended; False when there was none and none is wanted."""
         node.started, node.incarnation = time.monotonic(), ""
         if self.directory.node_alive(node.name):
-            pid = await self._guardian_of(node)
-            if pid:
-                node.pid, node.sentence = pid, "joining"
-                self.recorder.event("node", f"node {node.name} goes on (pid {pid})", node=node.name, pid=pid)
-                await end_of(pid)
-            node.pid = 0
+            await self._attend(node)
             return True
         if not node.wanted or self.closing:
             return False
+        if self.container and not await self._have_image(node):
+            return False
+        if self.container and not again and self.directory.node(node.name).exists():
+            await self._clean_up(node)  # the last supervisor was killed while the engine was at work
         try:
             process = self._start(node, again)
         except OSError as error:  # no memory, no process to be had: it may be better in a while
@@ -166,11 +178,56 @@ class NodeKeeper:
             return True
         await end_of(process.pid)
         code = process.wait()
+        if self.container and self.directory.node_alive(node.name):
+            await self._attend(node)  # it was the engine's client that was killed
+        elif self.container and not node.incarnation:
+            self._give_up(node, code)
         node.pid = 0
         if not self.closing:
             sentence = f"node {node.name} has ended with code {code}"
             self.recorder.event("node", sentence, node=node.name, code=code, seconds=_age(node))
         return True
+
+    async def _have_image(self, node: LocalNode) -> bool:
+        """Waits for the image, which is got once for all nodes; False when it cannot be had, or the job is over."""
+        from petctl.clusters.local.images import fetch_image
+
+        def say(sentence: str) -> None:
+            node.sentence = sentence
+            self.recorder.event("image", sentence)
+
+        if self.image is None:
+            self.image = asyncio.get_running_loop().create_task(fetch_image(self.container, self.directory, say))
+        if not self.image.done():
+            await asyncio.wait({self.image})
+            self.step(Expect((node.name,), START_PATIENCE))
+        if self.closing or self.image.cancelled():
+            return False
+        outcome = self.image.result()
+        if outcome is not None:
+            self.step(End(outcome))
+        return outcome is None and node.wanted
+
+    async def _attend(self, node: LocalNode) -> None:
+        """Until a node has ended that is nobody's child here."""
+        pid = await self._guardian_of(node)
+        if pid:
+            node.pid, node.sentence = pid, "joining"
+            self.recorder.event("node", f"node {node.name} goes on (pid {pid})", node=node.name, pid=pid)
+            await end_of(pid)
+        node.pid = 0
+
+    def _give_up(self, node: LocalNode, code: int) -> None:
+        """A container that cannot even start an agent is the image's fault, or the engine's: the next would do the
+        same. Unless one has joined before, or somebody killed this one."""
+        if not 0 < code < SIGNALS or self.recorder.history.rounds or self.closing:
+            return
+        from petctl.clusters.local.containers import why_not_started
+
+        with open(self.directory.node(node.name) / "agent.log", "rb") as log:
+            log.seek(node.log_from)
+            said = log.read()
+        self.step(End(Outcome(ENDED_FAILED, code, why_not_started(self.container, code, said))))
 
     async def _guardian_of(self, node: LocalNode) -> int:
         """The process id of an adopted node's guardian, once it has written it."""
@@ -188,14 +245,16 @@ class NodeKeeper:
     def _start(self, node: LocalNode, again: bool) -> subprocess.Popen[bytes]:
         state = self.directory.node(node.name)
         state.mkdir(parents=True, exist_ok=True)
-        argv = node_argv(self.directory, node.name, self.options(node.name))
+        number = 1 + self.recorder.history.restarts.get(node.name, 0) + again
+        argv = node_argv(self.directory, node.name, self.options(node.name), self.container, number)
         with open(state / "agent.log", "ab", buffering=0) as log:
+            node.log_from = log.tell()
             process = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
             )
         node.pid, node.sentence = process.pid, "joining"
         if again:
-            self.step(Expect((node.name,), REPLACE_PATIENCE))
+            self.step(Expect((node.name,), self.patience))
         sentence = f"node {node.name} is started {'again ' if again else ''}(pid {process.pid})"
         self.recorder.event("node", sentence, node=node.name, pid=process.pid, restart=again)
         return process
@@ -207,6 +266,12 @@ class NodeKeeper:
         ended = await loop.run_in_executor(None, sweep, job, nodes, node.name)
         if ended:
             self.recorder.event("node", f"ended {ended} process(es) that node {node.name} left", node=node.name)
+        if self.container:
+            from petctl.clusters.local.containers import remove_containers
+
+            why_not = await loop.run_in_executor(None, remove_containers, self.container, job, node.name)
+            if why_not:
+                self.recorder.event("node", why_not, node=node.name)
         deadline = time.monotonic() + REPLACE_PATIENCE
         while self.directory.node_alive(node.name) and time.monotonic() < deadline:
             await asyncio.sleep(LOCK_STEP)  # a process on its way out is past finding before it lets go of its files
@@ -231,15 +296,18 @@ class NodeKeeper:
     # -- ending --------------------------------------------------------------------------------------------------------
 
     def _put_down(self, node: LocalNode, pid: int, incarnation: str) -> None:
-        if node.pid == pid and not self.connected(node.name, incarnation):
+        alive = self.directory.node_alive(node.name)  # if not, only its container's end has not been seen
+        if node.pid == pid and alive and not self.connected(node.name, incarnation):
             self.recorder.event("node", f"node {node.name} is lost but not dead: killed (pid {pid})", node=node.name)
             self._kill(node)
 
     def _kill(self, node: LocalNode) -> None:
         # Its end has not been seen, and it is a child or was adopted under its lock: the number is still its own.
-        if node.pid and self.directory.node_alive(node.name):
+        alive = self.directory.node_alive(node.name)
+        if node.pid and (alive or (self.container and _age(node) > STUCK)):
+            pid = self.directory.guardian(node.name) if self.container and alive else node.pid
             try:
-                os.kill(node.pid, signal.SIGKILL)
+                os.kill(pid or node.pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
 

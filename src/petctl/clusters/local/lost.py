@@ -1,42 +1,83 @@
-"""Recognising a local job that nobody looks after any more, and burying it: the outcome `lost`, and nothing left
-running.
+"""The newest status of a local job, whoever looks after it or nobody: a job that waits is shown in its place in line,
+and one that had begun and that nobody looks after any more is recognised, and buried as `lost`.
 
-A job is alive while its supervisor or any of its nodes is. One look is not enough: between a supervisor's death and
-its revival there may be a moment without any lock. What is found dead twice is buried under the supervisor's own
-lock, so that nobody revives it meanwhile, and every later reader finds the outcome where outcomes are.
+A job that has begun is alive while its supervisor or any of its nodes is. One look is not enough: between a
+supervisor's death and its revival there may be a moment without any lock. One that has not begun is never lost: it
+needs nobody but the line, which starts it when it is due.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from typing import Any, Optional
 
-from petctl.clusters.local.jobdir import START_WITHIN, JobDirectory, read_json, take_lock, write_json, write_once
-from petctl.clusters.local.processes import boot_id, sweep
-from petctl.clusters.local.slots import Slots
-from petctl.errors import InternalError, NoRoom
+from petctl.clusters.local.burial import bury, read_record
+from petctl.clusters.local.claims import LOCAL, claim_of, running_nodes, slots_of, wanted_nodes
+from petctl.clusters.local.jobdir import JobDirectory, read_json
+from petctl.clusters.local.line import line_of
+from petctl.clusters.local.processes import boot_id
+from petctl.clusters.local.starting import bring_back
+from petctl.clusters.local.turn import REVIVE_WITHIN
+from petctl.errors import PetctlError
 
-REVIVE_WITHIN = 1.5  # seconds for a killed supervisor to be back
 LOOK_AGAIN = 0.05
 
 
 def newest_status(directory: JobDirectory) -> dict[str, Any]:
-    """What was last written down about the job, final as soon as it is over for good."""
-    record = _record(directory)
-    status = read_json(directory.status) or _first_status(record)
-    if status["finished"] is not None or directory.supervised():
+    """What is known about the job now, final as soon as it is over for good."""
+    record = read_record(directory)
+    status = read_json(directory.status)
+    if status is not None and status["finished"] is not None:
         return status
-    if not _gone(directory, record["submitted"]):
-        return status
-    return bury(directory) or read_json(directory.status) or status
+    if not directory.begun():
+        waiting = _waiting_status(directory, record, status)
+        if waiting is not None:
+            return waiting
+        status = read_json(directory.status)
+    status = status or _first_status(record)
+    if status["finished"] is None and not directory.supervised():
+        if _gone(directory):
+            status = bury(directory, _reason(directory)) or read_json(directory.status) or status
+        elif record["plan"].get("container") and _forsaken(directory):
+            bring_back(directory, record)
+    if status["finished"] is None:
+        with suppress(PetctlError, OSError):  # the line of others: what is asked for is this job
+            line_of(directory.home, record["cluster"]).glance(directory.id)
+    return status
 
 
-def _gone(directory: JobDirectory, submitted: float) -> bool:
+def _waiting_status(
+    directory: JobDirectory, record: dict[str, Any], status: Optional[dict[str, Any]]
+) -> Optional[dict[str, Any]]:
+    """The status of a job that has not begun; None when it has, meanwhile."""
+    line = line_of(directory.home, record["cluster"])
+    state, sentence = "queued", ""
+    try:
+        place = line.glance(directory.id)
+        if place is None and not directory.begun():
+            # Its submitter was killed, or a power cut took the end of the slots' file.
+            slots_of(directory.home, record["cluster"]).enter(claim_of(directory, record))
+            place = line.glance(directory.id)
+        if place is None or directory.begun():
+            return None
+        sentence = place.sentence()
+        if record["cluster"] != LOCAL and not place.ahead:
+            from petctl.clusters.local.fleet_nodes import shortage  # only clusters that were made can be short of nodes
+
+            why = shortage(directory.home, record["cluster"], place.minimum)
+            sentence += f"; {why}" if why else ""
+        if place.granted:
+            state, sentence = "pending", "pending: its supervisor is starting"
+    except (PetctlError, OSError) as error:
+        sentence = f"queued: {error}"
+    base = status or _first_status(record)
+    size = {**base["size"], "wanted": wanted_nodes(directory, record["plan"])}
+    return {**base, "state": state, "sentence": sentence, "size": size}
+
+
+def _gone(directory: JobDirectory) -> bool:
     """Whether nobody looks after it, now and for as long as a revival takes."""
-    if not directory.epoch.exists() and time.time() < submitted + START_WITHIN:
-        return False
     if _restarted(directory):
         return not directory.alive()
     deadline = time.monotonic() + REVIVE_WITHIN
@@ -49,36 +90,14 @@ def _gone(directory: JobDirectory, submitted: float) -> bool:
     return False
 
 
-def bury(directory: JobDirectory) -> Optional[dict[str, Any]]:
-    """Makes the end of an abandoned job final; None when somebody looks after it after all."""
-    from petctl.supervision.records import append_event, close_status, new_event  # few jobs are buried
-
-    lock = take_lock(directory.supervisor_lock)
-    if lock is None:
-        return None
-    try:
-        if any(directory.node_alive(name) for name in directory.node_names()):
-            return None
-        record = _record(directory)
-        now = time.time()
-        state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
-        sentence = _reason(directory)
-        if write_once(directory.outcome, {"state": state, "code": code, "sentence": sentence, "finished": now}):
-            with suppress(OSError):
-                append_event(directory.events, new_event("closing", f"{state}: {sentence}"))
-        outcome = read_json(directory.outcome) or {}
-        status = read_json(directory.status) or _first_status(record)
-        if status["finished"] is None:
-            sweep(directory.id, directory.nodes)
-            status = close_status(status, outcome, float(outcome.get("finished", now)))
-            with suppress(NoRoom):  # whoever looks next buries it again
-                write_json(directory.status, status, reserved=True)
-        with suppress(NoRoom):  # whoever needs the slots finds that nobody uses them
-            Slots(directory.home, 1, lambda job, age: True).release(directory.id)
-        directory.give_back()
-        return status
-    finally:
-        os.close(lock)
+def _forsaken(directory: JobDirectory) -> bool:
+    """Whether its nodes are without a supervisor, and neither gets one nor ends, for as long as a revival takes."""
+    deadline = time.monotonic() + REVIVE_WITHIN
+    while not directory.supervised() and running_nodes(directory):
+        if time.monotonic() >= deadline:
+            return True
+        time.sleep(LOOK_AGAIN)
+    return False
 
 
 def _first_status(record: dict[str, Any]) -> dict[str, Any]:
@@ -88,12 +107,8 @@ def _first_status(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _reason(directory: JobDirectory) -> str:
-    if not directory.epoch.exists():
-        return f"its supervisor never started; see {directory.supervisor_log}"
     if _restarted(directory):
         return "the machine was restarted while it ran"
-    if not directory.coordinator.exists():
-        return f"its supervisor was killed while it was queued; see {directory.supervisor_log}"
     return f"its supervisor and all of its nodes were killed; see {directory.supervisor_log}"
 
 
@@ -101,10 +116,3 @@ def _restarted(directory: JobDirectory) -> bool:
     """Whether the machine was restarted since the last supervisor wrote down where it is."""
     place = read_json(directory.coordinator)
     return place is not None and place.get("boot") not in ("", boot_id())
-
-
-def _record(directory: JobDirectory) -> dict[str, Any]:
-    record = read_json(directory.job)
-    if record is None:
-        raise InternalError(f"{directory.job} is missing or damaged; forget the job with: petctl rm {directory.id}")
-    return record

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.task import Code, encode_task
+from petctl.agent.task import Code, Task, encode_task
 from petctl.clusters.config import positive_setting, project_root, top_setting
 from petctl.clusters.folders import folder_names
 from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.argv import node_argv, supervisor_argv
+from petctl.clusters.local.fleet_spec import check_size, read_spec, shared_places
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.slots import default_slots
@@ -38,16 +39,23 @@ def make_plan(
     cwd = str(Path.cwd()) if code else working_directory(job)
     if not code:
         check_command(job, cwd)
-    slots = positive_setting(dict(settings), "local", "slots", default_slots())
-    if job.nodes.min > slots:
+    fleet = read_spec(directory.home, cluster) if settings.get("resource") else None
+    slots = fleet.high if fleet else positive_setting(dict(settings), "local", "slots", default_slots())
+    if fleet:
+        check_size(fleet, job.nodes.min)
+    elif job.nodes.min > slots:
         raise UsageError(
             f"the job needs at least {job.nodes.min} nodes and this machine has {slots} node slots; "
             "ask for fewer with -n, or raise clusters.local.slots in petctl.yaml"
         )
     devices = visible_gpus(os.environ)
-    gpus = gpus_per_node(job.gpus, job.procs, job.nodes.max, devices)
+    gpus = gpus_per_node(job.gpus or (fleet.gpus_per_node if fleet else 0), job.procs, job.nodes.max, devices)
     address = advertised_address(job.listen)
-    task = task_of(job, directory.id, cwd, interpreter(job, cwd, os.environ), directory.path)
+    python = job.python if job.image and not job.python else interpreter(job, cwd, os.environ)
+    task = task_of(job, directory.id, cwd, python, directory.path)
+    shared = shared_places(directory.home, fleet) if fleet else []
+    if shared:
+        task = dataclasses.replace(task, env={"PETCTL_CLUSTER_MOUNTS": shared[0], **task.env})
     if code:
         task = dataclasses.replace(task, cwd="", code=_code(code, directory))
     folders: list[dict[str, Any]] = []
@@ -59,6 +67,9 @@ def make_plan(
         grants.update(folder_grants(folders))
         cache = str(directory.home / "cache" / "folders")
         task = dataclasses.replace(task, folders=node_folders(folders), folder_cache=cache, folder_limit=cache_limit())
+    if job.batchai:
+        task, more = _with_containers(job, directory, task)
+        grants.update(more)
     own = [] if address == "127.0.0.1" else ["--address", address]
     grants.update(results.get("grants", {}))
     store = results.get("routes", {}).get("")
@@ -68,10 +79,11 @@ def make_plan(
         grants[GRANT] = code_grant(grants[store], code["id"])
         task = dataclasses.replace(task, code=dataclasses.replace(task.code, grant=GRANT))
     task = dataclasses.replace(task, results=results.get("routes", {}))
+    container = _container(job, directory, settings, task, grants, shared) if job.image else {}
     return {
         "id": directory.id,
         "name": job.name or directory.id.rpartition("-")[0],
-        "cluster": "local",
+        "cluster": fleet.name if fleet else "local",
         "submitted": time.time(),
         "command": command_line(job),
         "cwd": cwd,
@@ -84,7 +96,7 @@ def make_plan(
         "plan": {
             "supervisor": supervisor_argv(directory),
             "nodes": [
-                node_argv(directory, str(index), [*own, *gpu_options(index, gpus, devices)])
+                node_argv(directory, str(index), [*own, *gpu_options(index, gpus, devices)], container)
                 for index in range(job.nodes.initial)
             ],
             "task": encode_task(task),
@@ -96,6 +108,7 @@ def make_plan(
             "max_time": job.max_time,
             "priority": job.priority,
             "slots": slots,
+            "container": container,
             "gpus": gpus,
             "devices": devices,
         },
@@ -120,6 +133,50 @@ def _results(job: Job, directory: JobDirectory) -> dict[str, Any]:
     from petctl.clusters.stores import surroundings
 
     return dataclasses.asdict(plan_results(job, directory.id, surroundings(directory.home)))
+
+
+def _with_containers(job: Job, directory: JobDirectory, task: Task) -> tuple[Task, dict[str, dict[str, Any]]]:
+    """The task with a Batch AI job's mounts that lie in object stores, and what nodes may do with them."""
+    from petctl.clusters.batchai import check_mounts, pin_containers
+    from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders
+
+    check_mounts(job.batchai)
+    pinned = pin_containers(job.batchai, directory.home)
+    if not pinned:
+        return task, {}
+    cache = str(directory.home / "cache" / "folders")
+    folders = [*task.folders, *node_folders(pinned)]
+    task = dataclasses.replace(task, folders=folders, folder_cache=cache, folder_limit=cache_limit())
+    return task, folder_grants(pinned)
+
+
+def _container(
+    job: Job,
+    directory: JobDirectory,
+    settings: Mapping[str, Any],
+    task: Task,
+    grants: Mapping[str, Mapping[str, Any]],
+    shared: Sequence[str],
+) -> dict[str, Any]:
+    """How the nodes' containers are started, with every directory of this machine that their workers see."""
+    from petctl.clusters.local.containers import container_plan
+    from petctl.clusters.local.engines import engine_options, find_engine
+
+    places = [task.cwd, *task.code.links.values(), *(folder.directory for folder in task.folders)]
+    places += [mount.get("directory", "") for mount in task.batchai.get("mounts", ())]
+    places += [*shared, task.folder_cache, *(str(grant["location"]) for grant in grants.values())]
+    places += _batchai_places(task.batchai)
+    here = [place for place in places if place.startswith("/")]
+    engine = find_engine(settings, job.image)
+    return container_plan(engine, job.image, engine_options(settings), directory, here, job.image_credentials)
+
+
+def _batchai_places(said: Mapping[str, Any]) -> list[str]:
+    """What a Batch AI job names of this machine; where nodes put what lies in its mounts follows from these."""
+    written = [said.get("stdouterr", ""), *(prefix for prefix, _ in said.get("outputs", {}).values())]
+    read = [path for path in said.get("inputs", {}).values() if Path(path).exists()]
+    mounted = [mount.get("directory", "") for mount in said.get("mounts", ())]
+    return [place for place in (*written, *read, *mounted) if "$" not in place]
 
 
 def _made_inside(results: Mapping[str, Any]) -> list[str]:

@@ -14,32 +14,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 
 from petctl.agent.lingering import NOTE
 from petctl.clusters.local.allotment import Allotment
+from petctl.clusters.local.burial import CANCELLED_IN_LINE
 from petctl.clusters.local.gpus import gpu_options
 from petctl.clusters.local.jobdir import (
     JobDirectory,
     raise_epoch,
     read_json,
-    take_lock,
     wait_for_lock,
     write_once,
 )
 from petctl.clusters.local.keeper import REPLACE_PATIENCE, START_PATIENCE, NodeKeeper
+from petctl.clusters.local.line import look
 from petctl.clusters.local.listening import encryption, open_port
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.secrets import secret_values
 from petctl.clusters.local.sending import Sending
-from petctl.clusters.local.standby import DELAY, FIRST_DELAY, OPTION, Standby
-from petctl.errors import NoRoom, NotFound, PetctlError, UsageError
+from petctl.clusters.local.standby import CROWDED_DELAY, DELAY, FIRST_DELAY, OPTION, Standby
+from petctl.clusters.local.starting import LOCK_OPTION, take_over
+from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
@@ -47,8 +50,11 @@ from petctl.supervision.observed import ObservedCoordinator
 from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
 from petctl.supervision.records import results_place
 
-QUEUE_STEP = 0.2  # seconds between two looks at the queue
-GROW_STEP = 1.0  # ... and at free slots for a job that runs below its wanted size
+if TYPE_CHECKING:
+    from petctl.clusters.local.fleet_model import Wish
+
+QUEUE_STEP = 0.2  # seconds between two looks of the head of the line
+GROW_STEP = 1.0  # ... and of every job that runs, for slots that it may take and for others that are due
 LAST_PATIENCE = 10.0  # beyond the grace: then nodes that do not go are killed
 
 log = logging.getLogger("petctl.supervisor")
@@ -60,29 +66,21 @@ class Supervisor:
     def __init__(self, directory: JobDirectory, record: Dict[str, Any], epoch: int) -> None:
         self.directory, self.record, self.plan, self.epoch = directory, record, record["plan"], epoch
         self.size = Config(**self.plan["config"])
-        self.allotment = Allotment(directory, self.plan)
+        self.allotment = Allotment(directory, record)
         self.recorder = Recorder(directory, record)
         self.sending = Sending(directory, record, self.recorder.event, self.recorder.touch)
-        self.standby = Standby(self.plan["supervisor"], FIRST_DELAY if epoch == 1 else DELAY)
+        self.standby = Standby(self.plan["supervisor"])
         self.machine: Optional[ObservedCoordinator] = None
         self.outcome = _read_outcome(directory)
         self.finished = time.time()
         self.over = asyncio.Event()
         self.fewer = asyncio.Event()  # a node has gone
         self.kill_wanted = False
+        self.going_back = False  # into the line: its cluster needs the nodes
 
     async def run(self) -> None:
-        """The whole life; returns when nothing of the job is left."""
-        substitute = asyncio.get_running_loop().create_task(self.standby.keep())
-        try:
-            await self._live()
-        finally:
-            substitute.cancel()
-
-    async def _live(self) -> None:
-        sentence = await self._wait_in_line()
-        if sentence:
-            self._settle_without_nodes(Outcome(CANCELLED, 130, sentence))
+        """The whole life; returns when nothing of the job is left, or when it is not at the head of the line."""
+        if not await self._wait_in_line():
             return
         try:
             await self._look_after(secret_values(self.directory.home, self.plan["secrets"]))
@@ -95,34 +93,35 @@ class Supervisor:
 
     # -- in line -------------------------------------------------------------------------------------------------------
 
-    async def _wait_in_line(self) -> str:
-        """Until slots are ours; the sentence of a cancellation that came first."""
+    async def _wait_in_line(self) -> bool:
+        """Until slots are ours. False: it was cancelled first, or another job is at the head of the line now, and
+        whoever looks when this one is due starts it again."""
         if self.outcome is not None:
-            return ""
-        # The second is for a job that started on a full disk, where events are lost.
-        if self.recorder.history.started is not None or self.directory.coordinator.exists():
+            return True
+        if self.directory.coordinator.exists():  # until then it has no nodes, and its claim says whether it has slots
             self.allotment.resume()
-            return ""
+            return True
+        arrived = False
         while True:
             if self.directory.cancel.exists():
-                return "cancelled while it was queued"
+                self._settle_without_nodes(Outcome(CANCELLED, 130, CANCELLED_IN_LINE))
+                return False
             try:
-                self.allotment.enter()  # again each time: a place that was taken for abandoned is lost, not the job
-                standing = self.allotment.claim()
-            except NoRoom as error:
-                self._say_state("queued", f"queued: {error}")
-                await asyncio.sleep(QUEUE_STEP)
-                continue
-            if standing.granted:
-                sentence = f"{self.directory.id} starts with {standing.granted} of {self.allotment.wanted} node(s)"
-                self.recorder.event("started", sentence, nodes=standing.granted)
-                return ""
-            self._say_state("queued", standing.sentence())
+                turn = self.allotment.turn()
+                if turn.granted:
+                    granted, wanted = self.allotment.granted, self.allotment.wanted
+                    self.recorder.event(
+                        "started", f"{self.directory.id} starts with {granted} of {wanted} node(s)", nodes=granted
+                    )
+                    return True
+                if not turn.first:
+                    return False
+                if not arrived:
+                    self.allotment.arrived()
+                    arrived = True
+            except PetctlError as error:  # whoever asks for the job's status is told
+                log.debug("%s", error)
             await asyncio.sleep(QUEUE_STEP)
-
-    def _say_state(self, state: str, sentence: str) -> None:
-        self.recorder.picture = lambda: {"state": state, "sentence": sentence, "epoch": self.epoch}
-        self.recorder.write()
 
     def _settle_without_nodes(self, outcome: Outcome) -> None:
         self._record(outcome)
@@ -138,17 +137,22 @@ class Supervisor:
         fresh = not self.directory.coordinator.exists()  # no supervisor before this one had any nodes
         config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted})
         history = self.recorder.history
-        memory = Header(round=history.round, ran=history.round, spent=history.spent)
+        memory = Header(round=history.round, ran=history.round, spent=history.spent) if history.round else None
         machine = ObservedCoordinator(
-            config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome, None if fresh else memory
+            config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome, memory
         )
         control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel, "code": self._code}
         control.update(self.sending.calls())
         tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
         self.server = CoordinatorServer(machine, token, welcome, self._record, self._on_effect, control, tls, binding)
-        self.keeper = NodeKeeper(self.directory, self.recorder, self._node_options, self.server.step, self._connected)
+        container = self.plan.get("container") or {}
+        self.keeper = NodeKeeper(
+            self.directory, self.recorder, self._node_options, self.server.step, self._connected, container
+        )
         await open_port(self.server, self.directory, self.plan, self.epoch)
+        if not container:  # those cannot bring a supervisor back: whoever does needs to know how it was started
+            self.directory.start.unlink(missing_ok=True)
         self.machine = machine
         self.recorder.picture = self._picture
         machine.observe = self.recorder.touch
@@ -161,8 +165,16 @@ class Supervisor:
             self._cancel(bool((read_json(self.directory.cancel) or {}).get("kill")))
         else:
             self.keeper.want(self.allotment.names(), START_PATIENCE if fresh else REPLACE_PATIENCE)
-        watch = [loop.create_task(self._grow()), loop.create_task(self._limit_time())]
-        await self.over.wait()
+        watch = [loop.create_task(task) for task in (self._keep_standby(fresh), self._grow(), self._limit_time())]
+        await self._until_over()
+        if self.outcome is None:
+            from petctl.clusters.local.fleet_yield import back_into_the_line
+
+            for task in watch:
+                task.cancel()
+            back_into_the_line(self)
+            self.server.close()
+            return
         await self._until_gone()
         await self.sending.send_the_rest()
         for task in watch:
@@ -171,8 +183,22 @@ class Supervisor:
         self.server.close()
         await asyncio.sleep(0)  # the last words are written before the loop ends
 
+    async def _until_over(self) -> None:
+        """Until the job has an outcome, or none of its nodes because they went back to their cluster."""
+        await self.over.wait()
+        if self.going_back and self.outcome is None:
+            from petctl.clusters.local.fleet_yield import leave_nodes  # few jobs have to
+
+            self.over.clear()
+            await leave_nodes(self, float(self.plan["task"]["grace"]) + LAST_PATIENCE)
+
+    async def _keep_standby(self, fresh: bool) -> None:
+        crowded = self.allotment.line.crowded
+        await self.standby.keep(DELAY if not fresh else CROWDED_DELAY if crowded else FIRST_DELAY)
+
     def _node_options(self, name: str) -> List[str]:
-        options = gpu_options(int(name), self.plan["gpus"], self.plan["devices"])
+        place = self.allotment.place(name) if self.plan["gpus"] else 0
+        options = gpu_options(place, self.plan["gpus"], self.plan["devices"])
         return options if self.plan["address"] == "127.0.0.1" else ["--address", self.plan["address"], *options]
 
     def _connected(self, name: str, incarnation: str) -> bool:
@@ -255,21 +281,43 @@ class Supervisor:
         return serve(self.plan["task"]["code"]["archive"], offset, size)
 
     async def _grow(self) -> None:
-        """Takes slots that become free while the job runs below its wanted size."""
+        """Takes slots that become free while the job runs below its wanted size; looks after the line meanwhile."""
         while True:
+            await self._look()  # at once: somebody may have waited for this one to begin
             await asyncio.sleep(GROW_STEP)
-            before = self.allotment.granted
-            if not self.allotment.short or self.outcome is not None:
-                continue
             try:
+                before = self.allotment.granted
+                if self.outcome is not None or self.going_back:
+                    continue
+                wish = self.allotment.wish()
+                if wish is not None:
+                    self._obey(wish)
+                if not self.allotment.short or self.going_back:
+                    continue
                 self.allotment.claim()
-            except NoRoom:  # on a full disk there is no growth
+            except PetctlError as error:  # on a full disk there is no growth
+                log.debug("%s", error)
                 continue
             if self.allotment.granted > before:
                 granted, wanted = self.allotment.granted, self.allotment.wanted
                 self.recorder.event("slots", f"{granted} of {wanted} nodes have slots now", nodes=granted)
                 self.server.step(Scale(wanted))
                 self.keeper.want(self.allotment.names())
+
+    async def _look(self) -> None:
+        """At the line; beside the nodes, whose coordinator must not wait for whoever keeps the slots' file locked."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self.allotment.line.look)
+        except (PetctlError, OSError) as error:
+            log.debug("%s", error)
+
+    def _obey(self, wish: Wish) -> None:
+        """Nodes go back to the cluster."""
+        from petctl.clusters.local.fleet_yield import obey
+
+        obey(self, wish)
+        if self.going_back:
+            self.over.set()
 
     async def _limit_time(self) -> None:
         limit = self.plan["max_time"]
@@ -332,11 +380,19 @@ class Supervisor:
 
     def _bow_out(self) -> None:
         assert self.outcome is not None
-        self.standby.dismiss()
         sweep(self.directory.id, self.directory.nodes)
-        self.allotment.release()
+        if self.plan.get("container"):
+            from petctl.clusters.local.containers import remove_containers
+
+            why_not = remove_containers(self.plan["container"], self.directory.id)
+            if why_not:
+                self.recorder.event("node", why_not)
+        due = self.allotment.leave()
         outcome = read_json(self.directory.outcome) or {}
         self.recorder.finish(outcome, float(outcome.get("finished", self.finished)), results=self._results())
+        self.allotment.line.start(due)
+        self.standby.dismiss()  # last: it goes on with whatever a killed supervisor has left undone
+        self.directory.start.unlink(missing_ok=True)
         self.directory.give_back()
 
 
@@ -345,34 +401,43 @@ def _read_outcome(directory: JobDirectory) -> Optional[Outcome]:
     return decode_outcome(data) if data is not None else None
 
 
-def supervise(path: Path, standby: bool = False) -> int:
-    """Looks after the job unless somebody does already; as a standby, as soon as nobody does."""
+def supervise(path: Path, standby: bool = False, lock: Optional[int] = None) -> int:
+    """Looks after the job unless somebody does already; as a standby, as soon as nobody does. `lock`: the
+    supervisor's, from whoever has started it."""
     directory = JobDirectory(path)
     record = read_json(directory.job)
     if record is None:
         print(f"petctl: {path} is not the directory of a job", file=sys.stderr)
         return 2
-    lock = wait_for_lock(directory.supervisor_lock) if standby else take_lock(directory.supervisor_lock)
-    if lock is None:
+    held = wait_for_lock(directory.supervisor_lock) if standby else take_over(lock, directory.supervisor_lock)
+    if held is None:
         return 0
     if (read_json(directory.status) or {}).get("finished"):
-        return 0  # it ended, or was buried, before an agent's request for a supervisor was carried out
-    asyncio.run(Supervisor(directory, record, raise_epoch(directory)).run())
+        # It ended, or was buried, before an agent's request for a supervisor was carried out; or its supervisor was
+        # killed before it could start those whose turn it was.
+        look(directory.home, record["cluster"])
+        return 0
+    supervisor = Supervisor(directory, record, raise_epoch(directory))
+    asyncio.run(supervisor.run())
+    if supervisor.going_back:
+        os.close(held)
+        look(directory.home, record["cluster"])  # it may be due again
     return 0
 
 
 def main() -> int:
     """Entry of the detached process; what it prints goes to supervisor.log."""
-    words = [word for word in sys.argv[1:] if word != OPTION]
-    if len(words) != 1:
-        print(f"usage: python -m petctl.clusters.local.supervisor JOBDIR [{OPTION}]", file=sys.stderr)
+    words = sys.argv[1:]
+    lock = int(words[2]) if words[1:2] == [LOCK_OPTION] and words[2:] and words[2].isdigit() else None
+    if len(words) != (1 if lock is None else 3) + (OPTION in words):
+        print(f"usage: python -m petctl.clusters.local.supervisor JOBDIR [{OPTION}|{LOCK_OPTION} N]", file=sys.stderr)
         return 2
     # The shell that detached us ignores these on our behalf; workers must get them as the user's own programs do.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
     try:
-        return supervise(Path(words[0]), standby=OPTION in sys.argv)
+        return supervise(Path(words[0]), OPTION in words, lock)
     except PetctlError as error:
         log.error("%s", error)
         return error.code

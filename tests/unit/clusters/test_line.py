@@ -1,0 +1,423 @@
+"""The line over job directories: who is started by whom, what a status says of a job that waits, and that no kill
+between two steps loses a job or starts it twice."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from petctl.clusters.base import AlreadyExists
+from petctl.clusters.local import line as line_module
+from petctl.clusters.local.burial import bury
+from petctl.clusters.local.claims import claim_of, slots_of
+from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.local.jobdir import JobDirectory, take_lock, write_json
+from petctl.clusters.local.line import Line, View, line_of
+from petctl.clusters.local.lost import newest_status
+from petctl.clusters.local.slots import Slots
+from petctl.clusters.local.starting import LOCK_OPTION, keep_environment, start_supervisor, take_over
+from petctl.clusters.local.turn import MOST_LIVES, UNBORN_WITHIN
+from petctl.spec import Job
+
+
+class Scene:
+    """A home whose supervisors are only noted down; `hold` makes one that lives."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home, self.jobs = home, home / "jobs"
+        self.started: list[str] = []
+        self.locks: dict[str, int] = {}
+        self.cluster = LocalCluster(home, {"slots": 2})
+        monkeypatch.setattr(line_module, "start_supervisor", self._start)
+
+    def _start(self, directory: JobDirectory) -> bool:
+        self.started.append(directory.id)
+        return True
+
+    def submit(self, job_id: str, **fields: Any) -> JobDirectory:
+        self.cluster.submit(self.cluster.plan(Job(shell="true", code="none", **fields), job_id))
+        return JobDirectory(self.jobs / job_id)
+
+    def hold(self, job_id: str, begun: bool = True) -> None:
+        """The job's supervisor lives, and has begun."""
+        directory = JobDirectory(self.jobs / job_id)
+        lock = take_lock(directory.supervisor_lock)
+        assert lock is not None
+        self.locks[job_id] = lock
+        if begun:
+            write_json(directory.coordinator, {"address": "127.0.0.1:1", "boot": ""})
+
+    def kill(self, job_id: str) -> None:
+        os.close(self.locks.pop(job_id))
+
+    def end(self, job_id: str) -> None:
+        """The job's supervisor ends as it should."""
+        write_json(JobDirectory(self.jobs / job_id).outcome, {"state": "succeeded", "code": 0, "sentence": "done"})
+        line = Line(self.home, "local")
+        line.start(line.leave(job_id))
+        self.kill(job_id)
+
+    def granted(self) -> dict[str, int]:
+        return {claim.job: claim.granted for claim in slots_of(self.home, "local").claims()}
+
+    def status(self, job_id: str) -> dict[str, Any]:
+        """What another process sees that asks now."""
+        line_of.cache_clear()
+        return newest_status(JobDirectory(self.jobs / job_id))
+
+    def later(self) -> None:
+        """Whoever was called was called long ago."""
+        with slots_of(self.home, "local").transaction() as database:
+            database.execute("UPDATE claims SET called = called - 100")
+
+    def look(self) -> list[str]:
+        """Whom another process starts that looks now."""
+        self.started.clear()
+        Line(self.home, "local").look()
+        return list(self.started)
+
+
+@pytest.fixture
+def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PETCTL_NODE_KEY", raising=False)
+    line_of.cache_clear()
+    scene = Scene(tmp_path / "home", monkeypatch)
+    yield scene
+    for lock in scene.locks.values():
+        os.close(lock)
+
+
+def test_those_that_fit_and_the_head_are_started_and_nobody_else(scene: Scene) -> None:
+    for number in range(6):
+        scene.submit(f"j{number}")
+        if scene.started[-1:] == [f"j{number}"]:
+            scene.hold(f"j{number}", begun=number < 2)
+    assert scene.started == ["j0", "j1", "j2"]
+    assert scene.granted() == {"j0": 1, "j1": 1, "j2": 0, "j3": 0, "j4": 0, "j5": 0}
+    assert scene.look() == []
+
+
+def test_an_end_starts_the_next_head_and_grants_the_old_one(scene: Scene) -> None:
+    for number in range(4):
+        scene.submit(f"j{number}")
+        if number < 3:
+            scene.hold(f"j{number}", begun=number < 2)
+    scene.started.clear()
+    scene.end("j0")
+    assert scene.started == ["j3"]
+    assert scene.granted() == {"j1": 1, "j2": 1, "j3": 0}
+
+
+def test_a_status_says_where_a_job_stands(scene: Scene) -> None:
+    for number in range(5):
+        directory = scene.submit(f"j{number}")
+        if number < 3:
+            scene.hold(f"j{number}", begun=number < 2)
+    status = newest_status(directory)
+    assert (status["state"], status["sentence"]) == ("queued", "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free")
+    assert newest_status(JobDirectory(scene.jobs / "j2"))["sentence"].startswith("queued: 0 jobs ahead")
+    assert status["finished"] is None
+
+
+def test_a_job_with_slots_whose_supervisor_comes_up_is_pending(scene: Scene) -> None:
+    assert newest_status(scene.submit("a"))["state"] == "pending"
+
+
+def test_a_queued_job_is_never_lost_however_old(scene: Scene) -> None:
+    directory = scene.submit("a", nodes=2)
+    scene.hold("a")
+    old = scene.submit("b", nodes=2)
+    record = json.loads(old.job.read_text())
+    write_json(old.job, {**record, "submitted": time.time() - 1e6})
+    assert scene.status("b")["state"] == "queued"
+    scene.end("a")
+    scene.later()
+    scene.started.clear()
+    assert scene.status("b")["state"] == "pending"
+    assert scene.started == ["b"]
+    assert directory.outcome.exists()
+
+
+def test_a_submitter_killed_before_it_could_start_anybody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(line: Line, slots: Slots) -> View:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Line, "look", killed)
+        with pytest.raises(KeyboardInterrupt):
+            scene.submit("a")
+    assert scene.started == []
+    assert scene.look() == ["a"]
+
+
+def test_submitting_again_what_was_accepted_starts_it_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Line, "look", lambda line, slots: None)
+        scene.submit("a")
+    with pytest.raises(AlreadyExists):
+        scene.submit("a")
+    assert scene.started == ["a"]
+
+
+def _cannot(path: Path, target: Path) -> None:
+    raise OSError("cannot")
+
+
+def test_a_submitter_killed_before_the_job_was_there(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", _cannot)
+        with pytest.raises(OSError, match="cannot"):
+            scene.submit("a", nodes=2)
+    assert scene.granted() == {"a": 0}
+    directory = scene.submit("b", nodes=2)  # is not held up by it, and does not count it
+    assert scene.started == ["b"]
+    scene.hold("b")
+    assert newest_status(scene.submit("c"))["sentence"].startswith("queued: 0 jobs ahead")
+    with slots_of(scene.home, "local").transaction() as database:
+        database.execute("UPDATE claims SET entered = entered - ?", (UNBORN_WITHIN,))
+    scene.look()
+    assert scene.granted() == {"b": 2, "c": 0}
+    assert directory.job.exists()
+
+
+def test_a_supervisor_killed_between_giving_back_and_starting_the_next(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    scene.submit("b", nodes=2)
+    write_json(JobDirectory(scene.jobs / "a").outcome, {"state": "succeeded", "code": 0, "sentence": "done"})
+    scene.later()
+    assert Line(scene.home, "local").leave("a") == ["b"]  # and nobody starts it
+    scene.kill("a")
+    scene.later()
+    assert scene.look() == ["b"]
+
+
+def test_a_supervisor_killed_before_it_gave_back(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    scene.submit("b", nodes=2)
+    write_json(JobDirectory(scene.jobs / "a").outcome, {"state": "succeeded", "code": 0, "sentence": "done"})
+    scene.kill("a")
+    scene.later()
+    assert scene.look() == ["b"]
+    assert scene.granted() == {"b": 2}
+
+
+def test_a_head_whose_supervisor_was_killed_gets_another(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    scene.submit("b")
+    scene.hold("b", begun=False)
+    scene.submit("c")
+    assert scene.look() == []
+    scene.kill("b")
+    scene.later()
+    assert scene.look() == ["b"]
+
+
+def test_a_supervisor_that_ends_at_once_each_time_is_given_up(scene: Scene) -> None:
+    directory = scene.submit("a")
+    assert scene.started == ["a"]
+    for _ in range(MOST_LIVES - 1):
+        scene.later()
+        assert scene.look() == ["a"]  # and ends, without ever having held the lock
+    scene.later()
+    assert scene.look() == []
+    status = newest_status(directory)
+    assert status["state"] == "lost"
+    assert "supervisor.log" in status["sentence"]
+    assert scene.granted() == {}
+
+
+def test_the_file_removed_by_hand_is_made_anew_from_the_directories(scene: Scene) -> None:
+    scene.submit("ended")
+    scene.hold("ended")
+    scene.end("ended")
+    for name in ("a", "b", "c"):
+        scene.submit(name)
+        time.sleep(0.002)  # so that they differ in when they were submitted
+        if name != "c":
+            scene.hold(name)
+    for path in (scene.home / "clusters" / "local").iterdir():
+        path.unlink()
+    assert scene.look() == ["c"]
+    assert scene.granted() == {"a": 1, "b": 1, "c": 0}
+
+
+def test_a_claim_that_is_gone_is_entered_by_whoever_asks_for_the_job(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    scene.submit("b", nodes=2)
+    slots_of(scene.home, "local").release("b")
+    assert scene.status("b")["state"] == "queued"
+    assert scene.granted() == {"a": 2, "b": 0}
+
+
+def test_a_queued_job_is_cancelled_at_once(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    directory = scene.submit("b")
+    assert scene.cluster.cancel("b", kill=False) == "cancelled"
+    status = newest_status(directory)
+    assert (status["state"], status["exit_code"]) == ("cancelled", 130)
+    assert status["sentence"] == "cancelled while it was queued"
+    assert scene.granted() == {"a": 2}
+    assert not directory.start.exists()
+    assert scene.cluster.cancel("b", kill=False) == "has ended already"
+
+
+def test_the_supervisor_of_a_cancelled_head_is_left_to_see_to_it(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    directory = scene.submit("b")
+    scene.hold("b", begun=False)
+    assert scene.cluster.cancel("b", kill=False) == "cancelling"
+    assert directory.cancel.exists()
+    assert not directory.outcome.exists()
+
+
+def test_cancelling_the_head_starts_the_next(scene: Scene) -> None:
+    scene.submit("a")
+    scene.hold("a")
+    scene.submit("b", nodes=2)
+    scene.submit("c")
+    scene.started.clear()
+    scene.cluster.cancel("b", kill=False)
+    assert scene.started == ["c"]
+
+
+def test_a_queued_job_is_scaled(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    scene.hold("a")
+    directory = scene.submit("b", nodes="1:1:2")
+    assert scene.cluster.scale("b", 2) == "will start with 2 nodes"
+    assert newest_status(directory)["size"]["wanted"] == 2
+    scene.end("a")
+    assert scene.granted() == {"b": 2}
+
+
+def test_inside_a_worker_nobody_is_started(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is started there ends with the worker's node; the supervisor of its job looks a moment later."""
+    scene.submit("a")
+    scene.hold("a")
+    scene.started.clear()
+    monkeypatch.setenv("PETCTL_NODE_KEY", "a/0/x")
+    directory = scene.submit("b")
+    assert newest_status(directory)["state"] == "queued"
+    assert scene.started == []
+    monkeypatch.setenv("PETCTL_NODE_KEY", "elsewhere/0/x")
+    assert scene.look() == ["b"]
+
+
+def test_a_list_of_many_looks_at_the_line_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        scene.submit(f"j{number}")
+    line = line_of(scene.home, "local")
+    looks = []
+    real = line.look
+
+    def counted(slots: Slots | None = None) -> View:
+        looks.append(1)
+        return real(slots)
+
+    monkeypatch.setattr(line, "look", counted)
+    monkeypatch.setattr(line_module, "RECENT", 60.0)
+    for number in range(20):
+        newest_status(JobDirectory(scene.jobs / f"j{number}"))
+    assert len(looks) <= 1
+
+
+def test_who_is_first_is_told_without_the_claims_of_killed_submitters(scene: Scene) -> None:
+    scene.submit("a", nodes=2)
+    for name in ("b", "c"):
+        scene.submit(name)
+    unborn = claim_of(JobDirectory(scene.jobs / "x"), _record(scene, "b"))
+    slots_of(scene.home, "local").enter(unborn._replace(priority=9))
+    view = Line(scene.home, "local").look()
+    assert view.turn("a") == (2, True)
+    assert view.turn("b") == (0, True)
+    assert view.turn("c") == (0, False)
+    assert view.turn("nobody") is None
+
+
+def _record(scene: Scene, job_id: str) -> dict[str, Any]:
+    record: dict[str, Any] = json.loads(JobDirectory(scene.jobs / job_id).job.read_text())
+    return record
+
+
+def test_a_buried_job_leaves_the_line(scene: Scene) -> None:
+    directory = scene.submit("a")
+    assert bury(directory, "gone") is not None
+    assert scene.granted() == {}
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_supervisor_is_started_in_its_submitter_s_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = JobDirectory(tmp_path / "home" / "jobs" / "a")
+    directory.path.mkdir(parents=True)
+    monkeypatch.setenv("FROM_THE_SUBMITTER", "yes")
+    keep_environment(directory)
+    assert directory.start.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setenv("FROM_THE_SUBMITTER", "no")
+    monkeypatch.setenv("OF_ANOTHER", "1")
+    out = tmp_path / "out"
+    script = 'echo "$FROM_THE_SUBMITTER${OF_ANOTHER-}" > "$1.new"; mv "$1.new" "$1"; exec sleep 60'
+    write_json(directory.job, {"plan": {"supervisor": ["/bin/sh", "-c", script, "sh", str(out)]}})
+    assert start_supervisor(directory)
+    try:
+        deadline = time.monotonic() + 30
+        while not out.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert out.read_text() == "yes\n"
+        assert directory.supervised()  # from its birth on
+        assert not start_supervisor(directory)
+    finally:
+        for pid in _holders(directory.supervisor_lock):
+            os.kill(pid, 9)
+
+
+def _holders(lock: Path) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if path.resolve() == lock.resolve() and int(path.parts[2]) != os.getpid():
+                found.append(int(path.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+def test_a_handed_lock_becomes_the_supervisor_s_own(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    handed = take_lock(path)
+    assert handed is not None
+    shared = os.dup(handed)  # as a process has it that was forked in that moment
+    own = take_over(handed, path)
+    assert own is not None
+    os.close(own)
+    again = take_lock(path)
+    assert again is not None
+    os.close(again)
+    os.close(shared)
+
+
+def test_a_second_supervisor_gets_no_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = take_over(None, path)
+    assert first is not None
+    assert take_over(None, path) is None
+    fcntl.flock(first, fcntl.LOCK_UN)
+    os.close(first)
+    assert LOCK_OPTION.startswith("--")
