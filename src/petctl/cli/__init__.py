@@ -11,6 +11,7 @@
     screen.py       bytes to stdout and stderr, rank prefixes, the status line
     ending.py       how a job ended, why, and what to type next
     page.py, table.py, text.py   what people read
+    compat/         command lines of other systems, over the same jobs: batchai, az
 
 Nothing in here decides anything about a job; that is `petctl.jobs`.
 """

@@ -35,7 +35,8 @@ def failure_lines(title: str, error: ErrorStatus) -> list[str]:
     how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
     if error.hung:
         how = f"hangs: {error.message}"
-    head = f"{title}  rank {error.rank} on node {error.node}, {how}"
+    who = f"{error.task} (rank {error.rank})" if error.task else f"rank {error.rank}"
+    head = f"{title}  {who} on node {error.node}, {how}"
     return [head, *(f"    {line}" for line in (error.traceback or error.message).splitlines())]
 
 

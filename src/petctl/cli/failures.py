@@ -30,24 +30,26 @@ class Invocation:
     """What is known about this command line as a whole; the click context's `obj`."""
 
     json = False
+    program = "petctl"
 
 
-def run_to_exit_code(words: Sequence[str]) -> int:
-    """Runs one command line; never raises, but for SystemExit of the shell completion."""
+def run_to_exit_code(words: Sequence[str], command: click.Command = petctl, program: str = "petctl") -> int:
+    """Runs one command line, of petctl or of a front end; never raises, but for SystemExit of the shell completion."""
     invocation = Invocation()
+    invocation.program = program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
         ):  # words that are no text (a file name in bytes) must not end in an error
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = petctl.main(list(words), prog_name="petctl", standalone_mode=False, obj=invocation)
+        code = command.main(list(words), prog_name=program, standalone_mode=False, obj=invocation)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except PetctlError as error:
         return _tell(str(error), error.code, invocation)
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "petctl"
+        where = error.ctx.command_path if error.ctx else program
         return _tell(f"{_sentence(error)}\n('{where} --help' tells more)", 2, invocation)
     except click.ClickException as error:
         return _tell(error.format_message(), error.exit_code, invocation)
@@ -57,7 +59,7 @@ def run_to_exit_code(words: Sequence[str]) -> int:
         silence_broken_streams()
         return READER_GONE
     except Exception as error:
-        return _tell(_unexpected(error, words), InternalError.code, invocation)
+        return _tell(_unexpected(error, words, program), InternalError.code, invocation)
 
 
 def silence_broken_streams() -> None:
@@ -81,13 +83,13 @@ def _tell(sentence: str, code: int, invocation: Invocation) -> int:
         if invocation.json:
             print(json.dumps({"error": sentence, "code": code}), file=sys.stderr, flush=True)
         else:
-            print(f"petctl: {sentence}", file=sys.stderr, flush=True)
+            print(f"{invocation.program}: {sentence}", file=sys.stderr, flush=True)
     except BrokenPipeError:
         silence_broken_streams()
     return code
 
 
-def _unexpected(error: Exception, words: Sequence[str]) -> str:
+def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
     """Writes the traceback into a file and says which. Only the verb is noted: other words may be secret."""
     import tempfile
     import time
@@ -95,7 +97,7 @@ def _unexpected(error: Exception, words: Sequence[str]) -> str:
     from pathlib import Path
 
     what = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
-    text = f"petctl {next(iter(words), '')}\n\n{''.join(traceback.format_exception(error))}"
+    text = f"{program} {next(iter(words), '')}\n\n{''.join(traceback.format_exception(error))}"
     name = time.strftime("crash-%Y%m%d-%H%M%S-") + f"{os.getpid()}.log"
     home = os.environ.get("PETCTL_HOME") or "~/.local/state/petctl"
     for folder in (Path(home).expanduser(), Path(tempfile.gettempdir())):

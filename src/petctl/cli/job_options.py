@@ -17,9 +17,11 @@ from petctl.cli.options import output_option
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
+    from petctl.cli.jobfile import Prepared
     from petctl.spec import Command, Job, JobFile
     from petctl.spec.folders import Folder
     from petctl.spec.pods import PodOptions
+    from petctl.spec.roles import Role
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -29,7 +31,7 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 _PLAIN_FIELDS = (
     *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
     *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code", "image", "requirements"),
-    "store",
+    *("processes", "mpi_options", "store"),
 )
 
 _OPTIONS: list[Callable[[Any], Any]] = [
@@ -56,7 +58,12 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--python", metavar="PATH", help="Interpreter of scripts and modules."),
     click.option("--preload", metavar="MODULE", multiple=True, help="Import it ahead of the workers' start."),
     click.option("--no-warm", is_flag=True, help="Start every worker as a new process."),
-    click.option("--launcher", metavar="KIND", help="elastic, or torchrun to hand over to PyTorch's own."),
+    click.option("--launcher", metavar="KIND", help="What starts the workers: elastic, torchrun, mpi or plain."),
+    click.option("--processes", metavar="N", type=int, help="With mpi: processes over all nodes, instead of --procs."),
+    click.option("--mpi-options", metavar="TEXT", help="With mpi: more words for mpirun, as for a shell."),
+    click.option(
+        "--role", "roles", metavar="NAME=COUNT[:ARGS]", multiple=True, help="Tasks of a role: ps=1, worker=4."
+    ),
     click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
     click.option("--store", metavar="LOCATION", help="Send outputs and logs there: s3://, az://, a path; none."),
     click.option("--out", "outs", metavar="ID[=LOCATION]", multiple=True, help="An output, $PETCTL_OUTPUT_<ID>."),
@@ -64,7 +71,8 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--cwd", metavar="DIR", help="The workers' directory; with --code, inside the snapshot."),
     click.option("--code", metavar="WHERE", help="Run from a snapshot of it: a directory, file, archive, git+URL@REF."),
     click.option("--no-upload", is_flag=True, help="Run in place: no snapshot of the code is made."),
-    click.option("--image", metavar="IMAGE", help="Container image of the nodes, on Kubernetes; it needs Python 3.9."),
+    click.option("--image", metavar="IMAGE", help="Run in containers of it: podman or docker here, pods; Python 3.9."),
+    click.option("--no-container", is_flag=True, help="Without a container, though the job file names an image."),
     click.option("--cpu", metavar="N", help="Processors to set aside per node, on Kubernetes: 4, 500m."),
     click.option("--memory", metavar="SIZE", help="Memory per node, on Kubernetes: 16GiB; more is never given."),
     click.option("--shm-size", metavar="SIZE", help="Shared memory (/dev/shm) of a node, on Kubernetes: 8GiB."),
@@ -94,9 +102,15 @@ def job_options(*outputs: str) -> Callable[[Decorated], Decorated]:
 
 def build_job(options: Mapping[str, Any]) -> Job:
     """The job that the command line asks for."""
+    return prepare_job(options).job
+
+
+def prepare_job(options: Mapping[str, Any]) -> Prepared:
+    """The same, with the values of secrets that a Batch AI job file has in itself."""
     import msgspec
 
-    from petctl.spec import Job, JobFile, read_job
+    from petctl.cli.jobfile import Prepared, read_any
+    from petctl.spec import Job, JobFile
 
     _refuse_bytes(options)
     code, words = split_code(options["words"])
@@ -109,8 +123,13 @@ def build_job(options: Mapping[str, Any]) -> Job:
     if not isinstance(command, JobFile):
         if options["sets"]:
             raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
-        return Job(command=command, **fields)
-    job = read_job(command.path, _pairs("--set", options["sets"]))
+        return Prepared(Job(command=command, **fields))
+    read = read_any(command.path, _pairs("--set", options["sets"]))
+    job = read.job
+    for remark in () if options["quiet"] else read.remarks:
+        click.echo(f"petctl: {command.path}: {remark}", err=True)
+    if options["no_container"] and job.image and not options["quiet"]:
+        click.echo(f"petctl: without a container: the image {job.image} is not used (--no-container)", err=True)
     if "kubernetes" in fields:
         fields["kubernetes"] = _with_options(job.kubernetes, fields["kubernetes"])
     for name in ("env", "secrets", "labels", "outputs"):
@@ -123,7 +142,10 @@ def build_job(options: Mapping[str, Any]) -> Job:
         fields["folders"] = {**job.folders, **fields["folders"]}
     if command.words:
         fields["command"] = job.command.extended(command.words)
-    return msgspec.structs.replace(job, **fields)
+    job = msgspec.structs.replace(job, **fields)
+    unused = set(read.job.secrets.values()) | {read.job.image_credentials}
+    unused -= {*job.secrets.values(), job.image_credentials}
+    return Prepared(job, {name: value for name, value in read.secrets.items() if name not in unused})
 
 
 def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -182,6 +204,9 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["labels"] = _pairs("--label", options["labels"])
     fields["preload"] = list(options["preload"])
     fields["retry_on"] = list(options["retry_on"])
+    fields["roles"] = _roles(options["roles"])
+    if fields["roles"]:
+        fields.setdefault("launcher", "plain")  # the only one that has any
     fields["outputs"] = _outputs(options["outs"])
     fields["allow_secrets"] = list(options["allow_secrets"])
     if options["no_upload"]:
@@ -190,9 +215,19 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
         fields["code"] = IN_PLACE
     fields["folders"] = _folders(options["folders"], options["no_folders"])
     fields["kubernetes"] = _pod_options(options)
+    if options["no_container"]:
+        if "image" in fields:
+            raise UsageError("--image and --no-container contradict each other; keep one")
+        fields["image"] = fields["image_credentials"] = ""
     if options["no_warm"]:
         fields["warm"] = False
     return {name: value for name, value in fields.items() if value not in ({}, [])}
+
+
+def _roles(texts: Sequence[str]) -> list[Role]:
+    from petctl.spec.roles import parse_role_option
+
+    return [parse_role_option(text) for text in texts]
 
 
 def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:

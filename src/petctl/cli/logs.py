@@ -47,11 +47,12 @@ def command(
 ) -> int:
     """Show or follow what the workers wrote: their stdout on stdout, their stderr on stderr.
 
-    With more than one worker each line begins with its rank. With -o json every line is one JSON document on stdout.
+    With more than one worker each line begins with its rank, or with its task's name where the job has roles. With
+    -o json every line is one JSON document on stdout.
     """
     from petctl.cli.follow import copy_lines
     from petctl.cli.screen import Screen
-    from petctl.cli.text import many_workers
+    from petctl.cli.text import many_workers, task_names
     from petctl.jobs import get
 
     handle = get(job, patient=follow)
@@ -62,7 +63,9 @@ def command(
         if output == "json":
             _print_json_lines(lines)
         else:
-            copy_lines(lines, Screen(prefix=rank is None and many_workers(handle.status())))
+            status = handle.status()
+            names = task_names(status.roles, status.size.min, status.size.max)
+            copy_lines(lines, Screen(prefix=rank is None and many_workers(status), names=names))
     except KeyboardInterrupt:
         return 130
     return 0

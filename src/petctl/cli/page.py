@@ -9,7 +9,7 @@ import click
 
 from petctl.cli.ending import failure_lines, root_cause
 from petctl.cli.table import STATE_STYLES
-from petctl.cli.text import duration, elapsed, indent, moment, progress_words, table
+from petctl.cli.text import duration, elapsed, indent, moment, progress_words, table, task_names
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
@@ -20,14 +20,17 @@ def job_page(status: Status, colour: bool) -> str:
     parts = [_facts(status, colour)]
     if status.nodes:
         steps = _steps(status)
+        names = task_names(status.roles, status.size.min, status.size.max)
         rows = [
             [
                 *(node.name, node.state, _ranks(node.ranks), steps.get(node.name, "-")),
                 *(str(node.restarts), node.address or "-", str(node.pid or "-")),
+                *([", ".join(names[rank] for rank in node.ranks if rank < len(names)) or "-"] if names else []),
             ]
             for node in status.nodes
         ]
-        parts += ["nodes", indent(table(["NODE", "STATE", "RANKS", "STEP", "RESTARTS", "ADDRESS", "PID"], rows))]
+        header = ["NODE", "STATE", "RANKS", "STEP", "RESTARTS", "ADDRESS", "PID", *(["TASKS"] if names else [])]
+        parts += ["nodes", indent(table(header, rows))]
     if status.rounds:
         rows = [
             [str(r.number), str(len(r.nodes)), str(r.world_size), f"{r.seconds_lost:.2f}s", moment(r.started), r.reason]

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from petctl.cli.job_options import CONTEXT, build_job, job_options
+from petctl.cli.job_options import CONTEXT, job_options, prepare_job
 from petctl.cli.options import examples, print_json
 
 
@@ -35,23 +35,26 @@ def command(detach: bool, **options: Any) -> int:
     """
     from petctl.cli.submit import announce, submit_job
 
-    job = build_job(options)
+    prepared = prepare_job(options)
+    job = prepared.job
     if detach:
         return announce(
-            submit_job(job, options["cluster"], options["quiet"]), options["output"] == "json", options["quiet"]
+            submit_job(prepared, options["cluster"], options["quiet"]), options["output"] == "json", options["quiet"]
         )
 
     from petctl.cli.ending import tell_end
     from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
     from petctl.cli.follow import Follower, held_interrupts
     from petctl.cli.screen import Screen
+    from petctl.cli.text import task_names
 
     as_json = options["output"] == "json"
-    many = job.nodes.max > 1 or job.procs != "1"
+    many = job.nodes.max > 1 or job.procs != "1" or bool(job.roles)
+    names = task_names(job.roles, job.nodes.min, job.nodes.max)
     # With -o json stdout belongs to the one document: what the workers print goes to stderr.
-    screen = Screen(prefix=many, output=sys.stderr.buffer if as_json else None, quiet=options["quiet"])
+    screen = Screen(prefix=many, output=sys.stderr.buffer if as_json else None, quiet=options["quiet"], names=names)
     with held_interrupts() as pressed:
-        handle = submit_job(job, options["cluster"], options["quiet"])
+        handle = submit_job(prepared, options["cluster"], options["quiet"])
         follower = Follower(handle, screen)
         try:
             screen.say(f"job {handle.id} is submitted")

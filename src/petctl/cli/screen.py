@@ -12,7 +12,7 @@ import shutil
 import sys
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, BinaryIO, Iterable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, Iterable, Iterator, Sequence
 
 if TYPE_CHECKING:
     from petctl.jobs import LogLine
@@ -25,8 +25,11 @@ _stream, _text = attrgetter("stream"), attrgetter("text")
 class Screen:
     """One terminal, or one pair of pipes. Written to by one thread."""
 
-    def __init__(self, prefix: bool, output: BinaryIO | None = None, quiet: bool = False) -> None:
-        self.prefix, self.quiet = prefix, quiet
+    def __init__(
+        self, prefix: bool, output: BinaryIO | None = None, quiet: bool = False, names: Sequence[str] = ()
+    ) -> None:
+        """`names`: what ranks are called, where they have names."""
+        self.prefix, self.quiet, self._names = prefix, quiet, names
         self._out = output or sys.stdout.buffer
         self._err = sys.stderr.buffer
         self._terminal = {"out": self._out.isatty(), "err": self._err.isatty()}
@@ -115,7 +118,7 @@ class Screen:
                 unfinished[stream] = (line.round, line.rank)
 
     def _make_prefix(self, stream: str, rank: int) -> bytes:
-        text = f"[{rank}] "
+        text = f"[{self._names[rank] if rank < len(self._names) else rank}] "
         if self._colour[stream]:
             text = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
         prefix = self._prefixes[stream, rank] = text.encode()

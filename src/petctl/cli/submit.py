@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from petctl.cli.job_options import CONTEXT, build_job, job_options
+from petctl.cli.job_options import CONTEXT, job_options, prepare_job
+from petctl.cli.jobfile import kept_secrets
 from petctl.cli.options import examples, print_json
 
 if TYPE_CHECKING:
+    from petctl.cli.jobfile import Prepared
     from petctl.jobs import JobHandle
-    from petctl.spec import Job
 
 
 @click.command(
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     epilog=examples(
         "petctl submit -n 1:3 train.py --lr 0.1",
         "petctl submit --name nightly job.yaml",
+        "petctl submit job.json                           a job file of Batch AI",
         "id=$(petctl submit -q train.py) && petctl wait $id",
     ),
 )
@@ -29,15 +31,16 @@ def command(**options: Any) -> int:
 
     COMMAND is a job file (.yaml, .json), a Python script (.py) or any program, as in 'petctl run'.
     """
-    handle = submit_job(build_job(options), options["cluster"], options["quiet"])
+    handle = submit_job(prepare_job(options), options["cluster"], options["quiet"])
     return announce(handle, options["output"] == "json", options["quiet"])
 
 
-def submit_job(job: Job, cluster: str | None, quiet: bool) -> JobHandle:
-    """Hands the job over; -c wins over the job file."""
+def submit_job(prepared: Prepared, cluster: str | None, quiet: bool) -> JobHandle:
+    """Hands the job over, and its file's own secrets before it; -c wins over the job file."""
     from petctl.jobs import submit
 
-    handle = submit(job, cluster=cluster)
+    with kept_secrets(prepared.secrets, cluster or prepared.job.cluster):
+        handle = submit(prepared.job, cluster=cluster)
     for note in () if quiet else handle.record().get("notes", ()):
         click.echo(f"petctl: {note}", err=True)
     return handle

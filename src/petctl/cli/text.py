@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Sequence
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
-    from petctl.jobs.status import ProgressStatus
+    from petctl.jobs.status import ProgressStatus, RoleStatus
+    from petctl.spec.roles import Role
 
 
 def duration(seconds: float) -> str:
@@ -26,7 +27,16 @@ def duration(seconds: float) -> str:
 
 def many_workers(status: Status) -> bool:
     """Whether lines need a prefix that tells whose they are."""
-    return status.size.max > 1 or any(past.world_size > 1 for past in status.rounds)
+    return status.size.max > 1 or bool(status.roles) or any(past.world_size > 1 for past in status.rounds)
+
+
+def task_names(roles: Sequence[RoleStatus | Role], least: int, most: int) -> list[str]:
+    """What the ranks of a job with roles are called; none where that is another thing in each round."""
+    if not roles or least != most:
+        return []
+    from petctl.agent.roles import task_names as by_rank  # few jobs have any
+
+    return by_rank(roles, most)
 
 
 def elapsed(status: Status) -> float:

@@ -27,9 +27,11 @@ GROUPS = {
         "data": "Copy, list and remove files in object stores: s3://, az://, gs://",
     },
     "Set up": {
+        "cluster": "Make, resize and delete clusters on this machine",
         "secret": "Keep secrets that jobs name by reference",
         "volume": "Print what makes a shared file system known to Kubernetes",
         "operator": "Put the operator for ElasticJobs into a Kubernetes cluster",
+        "compat": "Install command lines of other systems over petctl: az",
         "completion": "Print the shell's completion script",
     },
 }

@@ -52,6 +52,14 @@ def test_hello_that_always_fails_ends_with_its_own_code(tmp_path: Path) -> None:
     assert "rank 0 fails on purpose at step 1" in done.stderr
 
 
+def test_a_parameter_server_job_runs_from_its_job_file(tmp_path: Path) -> None:
+    done = petctl("run", "examples/parameter_server/job.yaml", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "[ps 0] serves 12 weights from step 0" in done.stdout
+    for index in range(3):
+        assert f"[worker {index}] ends at step 30" in done.stdout
+
+
 @pytest.mark.torch
 def test_ddp_is_the_same_curve_under_petctl_torchrun_and_by_hand(tmp_path: Path, torch_python: str) -> None:
     words = [str(TRAIN), "--steps", "30", "--checkpoint-dir"]

@@ -54,6 +54,13 @@ def test_one_workers_bytes_pass_untouched(streams) -> None:
     assert err.getvalue() == b"warning\n"
 
 
+def test_tasks_of_roles_go_by_their_names(streams) -> None:
+    out, _ = streams(Pipe)
+    screen = Screen(prefix=True, names=["ps 0", "worker 0"])
+    screen.lines([Line(1, 0, "out", b"a\n"), Line(1, 1, "out", b"b\n"), Line(1, 2, "out", b"c\n")])
+    assert out.getvalue() == b"[ps 0] a\n[worker 0] b\n[2] c\n"
+
+
 def test_several_workers_lines_carry_their_rank(streams) -> None:
     out, err = streams(Pipe)
     screen = Screen(prefix=True)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from petctl.cli.ending import exit_code, root_cause
 from petctl.cli.follow import is_news, status_line
 from petctl.cli.page import job_page
-from petctl.cli.text import duration, many_workers, table
+from petctl.cli.text import duration, many_workers, table, task_names
 from petctl.jobs.status import (
     ErrorStatus,
     NodeStatus,
     ProgressStatus,
     RankProgress,
+    RoleStatus,
     RoundStatus,
     SizeStatus,
     Status,
@@ -174,3 +176,30 @@ def test_stragglers_are_news(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["progress", "stall"])
 def test_first_steps_are_not_and_a_stall_is_told_by_the_round_after_it(kind: str) -> None:
     assert not is_news({"kind": kind})
+
+
+ROLES = [RoleStatus(name="ps", count=1), RoleStatus(name="worker", count=0)]
+
+
+def test_the_page_names_the_tasks_of_roles() -> None:
+    nodes = [NodeStatus(name="0", state="running", ranks=[0, 1]), NodeStatus(name="1", state="running", ranks=[2])]
+    size = SizeStatus(min=2, wanted=2, max=2)
+    page = job_page(a_status(size=size, roles=ROLES, nodes=nodes, rounds=[]), colour=False)
+    assert [line.split("  ")[-1] for line in page.splitlines() if line.strip()[:1] in "01N"] == [
+        "TASKS",
+        "ps 0, worker 0",
+        "worker 1",
+    ]
+    assert "TASKS" not in job_page(a_status(), colour=False)
+
+
+def test_names_are_given_where_they_are_the_same_in_each_round() -> None:
+    assert task_names(ROLES, 2, 2) == ["ps 0", "worker 0", "worker 1"]
+    assert task_names(ROLES, 1, 2) == task_names([], 2, 2) == []
+
+
+def test_the_root_cause_names_the_task() -> None:
+    error = msgspec.structs.replace(BOOM, task="worker 1")
+    assert (
+        root_cause(a_status(state="failed", error=error))[0] == "  root cause  worker 1 (rank 5) on node 1, exit code 3"
+    )

@@ -191,3 +191,22 @@ def test_folders_are_named_changed_or_left_out(tmp_path: Path) -> None:
         job_of("--folder", "data", "--no-folders", "train.py")
     with pytest.raises(UsageError, match=r"the name of a folder is a path"):
         job_of("--folder", "../data", "train.py")
+
+
+def test_roles_imply_the_launcher_that_has_them() -> None:
+    job = job_of("-n", "2", "--role", "ps=1:--job ps", "--role", "worker=nodes", "train.py", "--lr", "1")
+    assert (job.launcher, job.command.words) == ("plain", ["train.py", "--lr", "1"])
+    assert [(role.name, role.count, role.words, role.serves) for role in job.roles] == [
+        ("ps", 1, ["--job", "ps"], True),
+        ("worker", 0, [], False),
+    ]
+    with pytest.raises(UsageError, match="roles: are for launcher plain, not elastic"):
+        job_of("--launcher", "elastic", "--role", "worker=1", "train.py")
+    with pytest.raises(UsageError, match="--role worker=x: expected a number"):
+        job_of("--role", "worker=x", "train.py")
+
+
+def test_roles_on_the_command_line_take_the_place_of_a_files(tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("script: train.py\nlauncher: plain\nroles: [{name: worker, count: 1}]\n")
+    assert [(role.name, role.count) for role in job_of("--role", "chief=1", str(file)).roles] == [("chief", 1)]

@@ -1,0 +1,136 @@
+"""Deleting a resource with everything in it: jobs end first, then clusters, then the rest.
+
+A parent that is being deleted takes no new children. Killed half-way, it is still there, says `deleting`, and can be
+deleted again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from petctl.batchai.clusters import forget_secrets
+from petctl.batchai.jobs import SUBMITTING, handle_of, results_place
+from petctl.batchai.names import Address
+from petctl.batchai.resources import group_trail, trail_of
+from petctl.batchai.storage import account_trail, accounts
+from petctl.batchai.tree import Trail, Tree
+from petctl.clusters.base import DEFAULT
+from petctl.clusters.local.jobdir import wait_for_lock
+from petctl.errors import NotFound, PetctlError, UsageError
+
+ENDING_WITHIN = 120.0
+
+
+def delete_group(home: Path, group: str) -> None:
+    """Removes a group, its workspaces and its storage accounts."""
+    tree, trail = Tree(home), group_trail(group)
+    _mark(tree, trail)
+    for workspace in tree.names(trail, "workspaces"):
+        delete_workspace(home, Address(group, workspace))
+    for name in accounts(home, group):
+        with tree.locked():
+            tree.remove(account_trail(name))
+    _finish(tree, trail)
+
+
+def delete_workspace(home: Path, address: Address) -> None:
+    """Removes a workspace: its jobs, then its clusters, then its file servers, which those may have mounted."""
+    tree, trail = Tree(home), trail_of("workspaces", address)
+    _mark(tree, trail)
+    for experiment in tree.names(trail, "experiments"):
+        delete_experiment(home, address._replace(experiment=experiment))
+    for name in tree.names(trail, "clusters"):
+        delete_cluster(home, address._replace(name=name))
+    for name in tree.names(trail, "fileservers"):
+        delete_server(home, address._replace(name=name))
+    _finish(tree, trail)
+
+
+def delete_experiment(home: Path, address: Address) -> None:
+    """Removes an experiment with its jobs; all are told to end before the first is waited for."""
+    tree, trail = Tree(home), trail_of("experiments", address)
+    _mark(tree, trail)
+    delete_jobs(home, [address._replace(name=name) for name in tree.names(trail, "jobs")])
+    _finish(tree, trail)
+
+
+def delete_jobs(home: Path, addresses: Sequence[Address]) -> None:
+    """Ends and removes jobs. What they wrote to their mounts stays."""
+    tree = Tree(home)
+    for address in addresses:
+        trail = trail_of("jobs", address)
+        _mark(tree, trail)
+        # Whoever is submitting it is let finish: a job that starts after its name is gone would be nobody's.
+        with suppress(FileNotFoundError):  # that came to nothing, and took the name along
+            os.close(wait_for_lock(tree.directory(trail) / SUBMITTING))
+        with suppress(NotFound, UsageError):
+            handle_of(home, address, certain=True).cancel(kill=True)
+    for address in addresses:
+        _remove_job(tree, address)
+
+
+def _remove_job(tree: Tree, address: Address) -> None:
+    trail = trail_of("jobs", address)
+    record = tree.find(trail)
+    if record is None:
+        return
+    with suppress(NotFound, UsageError):
+        handle = handle_of(tree.home, address, certain=True)
+        try:
+            handle.wait(ENDING_WITHIN)
+        except TimeoutError as error:
+            raise PetctlError(f"{error}; delete it again later") from None
+        handle.remove()
+    with tree.locked():
+        tree.remove(trail)
+        unused = set(record["secrets"]) - _secrets_in_use(tree)
+    forget_secrets(tree.home, record["cluster"]["petctl"], sorted(unused))
+    if record["petctl"]:
+        shutil.rmtree(results_place(tree.home, record["petctl"]), ignore_errors=True)
+
+
+def delete_cluster(home: Path, address: Address) -> None:
+    """Removes a cluster; jobs that run on it are ended, wherever their names are."""
+    from petctl.clusters.local import fleet
+
+    tree, trail = Tree(home), trail_of("clusters", address)
+    record = _mark(tree, trail)
+    with suppress(NotFound):
+        fleet.delete(home, record["petctl"], force=True)
+    forget_secrets(home, DEFAULT, record["secrets"])
+    _finish(tree, trail)
+
+
+def delete_server(home: Path, address: Address) -> None:
+    """Removes a file server with its files."""
+    tree, trail = Tree(home), trail_of("fileservers", address)
+    _mark(tree, trail)
+    _finish(tree, trail)
+
+
+def _mark(tree: Tree, trail: Trail) -> dict[str, Any]:
+    with tree.locked():
+        return tree.change(trail, deleting=True)
+
+
+def _finish(tree: Tree, trail: Trail) -> None:
+    with tree.locked():
+        tree.remove(trail)
+
+
+def _secrets_in_use(tree: Tree) -> set[str]:
+    """Those that jobs still name: a resubmitted job has the secrets of the first one."""
+    found: set[str] = set()
+    for group in tree.names((), "groups"):
+        for workspace in tree.names(group_trail(group), "workspaces"):
+            space = (*group_trail(group), ("workspaces", workspace))
+            for experiment in tree.names(space, "experiments"):
+                inside = (*space, ("experiments", experiment))
+                for job in tree.names(inside, "jobs"):
+                    found |= set((tree.find((*inside, ("jobs", job))) or {}).get("secrets", ()))
+    return found

@@ -1,0 +1,158 @@
+"""az storage container, blob: containers of this machine's accounts, of Azure and of Azurite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from petctl.cli.compat import words
+from petctl.cli.compat.drawers import (
+    account_options,
+    account_said,
+    add_drawer_verbs,
+    batch_options,
+    no_progress_option,
+    row,
+)
+from petctl.cli.compat.frame import NOTHING, group, leaf
+from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from petctl.batchai.contents import Drawer
+
+container_option = click.option("-c", "--container-name", "container", required=True, metavar="NAME", help="It.")
+blob_option = click.option("-n", "--name", "name", required=True, metavar="NAME", help="The blob.")
+file_option = click.option("-f", "--file", "file", required=True, metavar="FILE", help="A file of this machine.")
+
+
+def add_containers(storage: click.Group) -> None:
+    """The verbs of containers and blobs."""
+    add_drawer_verbs(group("container", "Blob containers.", storage), "blob", "container")
+    blob = group("blob", "Blobs of a container.", storage)
+    _add_blobs(blob)
+    _add_batches(blob)
+
+
+def _add_blobs(blob: click.Group) -> None:
+    @leaf(blob, "upload", "az storage blob upload -c data -n train/x.bin -f x.bin --account-name mystorage")
+    @container_option
+    @blob_option
+    @file_option
+    @no_progress_option
+    @click.option("--overwrite", is_flag=True, help="Accepted; a blob that is there is replaced in any case.")
+    @account_options
+    def upload(container: str, name: str, file: str, no_progress: bool, overwrite: bool, **said: Any) -> object:
+        """Copy a file into the container, under a name."""
+        from petctl.batchai.contents import described, find
+        from petctl.batchai.contents import upload as bring
+
+        if not Path(file).is_file():
+            raise UsageError(f"--file: there is no file {file!r}")
+        drawer = _container(container, said)
+        bring(drawer, Path(file), name, exactly=True)
+        entry = find(drawer, name)
+        return described(entry, name)["properties"] if entry else NOTHING
+
+    @leaf(blob, "download", "az storage blob download -c data -n train/x.bin -f x.bin --account-name mystorage")
+    @container_option
+    @blob_option
+    @file_option
+    @no_progress_option
+    @account_options
+    def download(container: str, name: str, file: str, no_progress: bool, **said: Any) -> object:
+        """Copy a blob into a file."""
+        from petctl.batchai.contents import described, find
+        from petctl.batchai.contents import download as fetch
+
+        drawer = _container(container, said)
+        fetch(drawer, name, Path(file))
+        entry = find(drawer, name)
+        return described(entry, name) if entry else NOTHING
+
+    @leaf(blob, "list", "az storage blob list -c data --account-name mystorage -o table", row=row)
+    @container_option
+    @click.option("--prefix", default="", metavar="TEXT", help="Only names that begin so.")
+    @account_options
+    def list_(container: str, prefix: str, **said: Any) -> object:
+        """List the blobs of a container."""
+        from petctl.batchai.contents import described, listing
+
+        found = sorted(listing(_container(container, said), "", deep=True))
+        return [described(entry, entry.path) for entry in found if entry.path.startswith(prefix)]
+
+    @leaf(blob, "show", "az storage blob show -c data -n train/x.bin --account-name mystorage", row=row)
+    @container_option
+    @blob_option
+    @account_options
+    def show(container: str, name: str, **said: Any) -> object:
+        """Show a blob's size and time."""
+        from petctl.batchai.contents import described, find
+        from petctl.batchai.tree import Missing
+
+        entry = find(_container(container, said), name)
+        if entry is None:
+            raise Missing(f"there is no blob {name!r} in container {container!r}")
+        return described(entry, name)
+
+    @leaf(blob, "exists", "az storage blob exists -c data -n train/x.bin --account-name mystorage")
+    @container_option
+    @blob_option
+    @account_options
+    def exists(container: str, name: str, **said: Any) -> object:
+        """Say whether there is such a blob."""
+        from petctl.batchai.contents import find
+
+        return {"exists": find(_container(container, said), name) is not None}
+
+    @leaf(blob, "url", "az storage blob url -c data -n train/x.bin --account-name mystorage")
+    @container_option
+    @blob_option
+    @account_options
+    def url(container: str, name: str, **said: Any) -> object:
+        """Print where a blob is."""
+        return _container(container, said).link(name)
+
+    @leaf(blob, "delete", "az storage blob delete -c data -n train/x.bin --account-name mystorage")
+    @container_option
+    @blob_option
+    @account_options
+    def delete(container: str, name: str, **said: Any) -> object:
+        """Delete a blob."""
+        from petctl.batchai.contents import remove
+
+        remove(_container(container, said), name)
+        return NOTHING
+
+
+def _add_batches(blob: click.Group) -> None:
+    @leaf(blob, "upload-batch", "az storage blob upload-batch -d data -s ./set --account-name mystorage")
+    @batch_options("The container.", "A directory of this machine.")
+    @account_options
+    def upload_batch(destination: str, source: str, path: str, **said: Any) -> object:
+        """Copy everything in a directory into the container."""
+        from petctl.batchai.contents import upload
+
+        if not Path(source).is_dir():
+            raise UsageError(f"--source: there is no directory {source!r}")
+        upload(_container(destination, said), Path(source), path)
+        return NOTHING
+
+    @leaf(blob, "download-batch", "az storage blob download-batch -d ./set -s data --account-name mystorage")
+    @batch_options("A directory of this machine.", "The container.")
+    @account_options
+    def download_batch(destination: str, source: str, path: str, **said: Any) -> object:
+        """Copy everything in the container into a directory."""
+        from petctl.batchai.contents import download, listing
+
+        drawer = _container(source, said)
+        names = [entry.path for entry in listing(drawer, path, deep=True)]
+        download(drawer, path, Path(destination))
+        return sorted(names)
+
+
+def _container(name: str, said: dict[str, Any]) -> Drawer:
+    from petctl.batchai.contents import open_drawer
+
+    return open_drawer(words.home(), "blob", account_said(said), name)

@@ -1,0 +1,245 @@
+"""batchai job: create, resubmit, show, list, wait, terminate, delete. Files: `jobfiles.py`; nodes: `nodes.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from petctl.cli.compat import words
+from petctl.cli.compat.frame import NOTHING, Exit, background, confirm, detail, group, leaf, say
+from petctl.cli.compat.jobfiles import add_job_files
+from petctl.cli.compat.nodes import add_job_nodes
+
+if TYPE_CHECKING:
+    from petctl.batchai.names import Address
+    from petctl.spec import Job
+    from petctl.spec.batchai import Reading
+
+NAME = ("-n", "--name")
+job = group("job", "Jobs: from a job file, in an experiment, on a cluster.")
+add_job_files(job)
+add_job_nodes(job)
+
+cluster_option = click.option(
+    "-c",
+    "--cluster",
+    metavar="NAME",
+    help="Of the workspace, by name or id; or any cluster that petctl knows. Else as the file says, else local.",
+    shell_complete=words.complete("clusters"),
+)
+start_options = words.together(
+    click.option("--no-container", is_flag=True, help="Without a container, though the job file names an image."),
+    click.option("--dry-run", is_flag=True, help="Print what would be started; start nothing."),
+)
+
+
+def _row(found: Any) -> dict[str, Any]:
+    place = found["cluster"]["id"].split("/")
+    named = len(place) > 8
+    return {
+        "Name": found["name"],
+        "Cluster": place[-1],
+        "Cluster RG": found["cluster"]["resourceGroup"],
+        "Cluster Workspace": place[8] if named else None,
+        "Tool": found["toolType"],
+        "Nodes": found["nodeCount"],
+        "State": found["executionState"],
+        "Exit code": found["executionInfo"]["exitCode"],
+    }
+
+
+@leaf(
+    job,
+    "create",
+    "batchai job create -n mnist -c nc6 -g recipes -w lab -e chainer -f job.json --storage-account-name mystorage",
+    "batchai job create -n mnist -f job.json                    everything that is not named: default, and made",
+    "batchai job create -n mnist -f job.json --dry-run",
+    row=_row,
+)
+@words.addressed("jobs", *NAME, given=True)
+@cluster_option
+@click.option("-f", "--config-file", required=True, metavar="FILE", help="The job file.")
+@words.storage_options
+@start_options
+@words.no_wait_option
+def create(
+    given: Address,
+    address: Address,
+    cluster: str | None,
+    config_file: str,
+    account: str,
+    key: str,
+    no_container: bool,
+    dry_run: bool,
+    no_wait: bool,
+    **mounts: Any,
+) -> object:
+    """Submit a job from a job file, under a name that no job of the experiment has."""
+    from msgspec.structs import replace
+
+    from petctl.batchai.clusters import find_target
+    from petctl.batchai.mounts import wanted_mounts
+    from petctl.spec.batchai import as_reported
+
+    added = wanted_mounts(words.home(), address, mounts, account)
+
+    def read(name: str) -> Reading:
+        from petctl.cli.jobfile import resolver, secret_of
+        from petctl.spec.batchai import JobFile, Names, read_file
+
+        names = Names(address.group, address.workspace, address.experiment, address.name, name)
+        return read_file(config_file, JobFile(resolver(words.home()), names, account, key, added, secret_of))
+
+    if not cluster:
+        said = as_reported(read("").job.batchai)["cluster"] or {}
+        cluster = said.get("id") or "local"
+    target = find_target(words.home(), cluster, address)
+    reading = read(target["petctl"])
+    for remark in reading.remarks:
+        say(remark)
+    job = replace(reading.job, image="", image_credentials="") if no_container else reading.job
+    return _submitted(given, address, target, job, reading.secrets, dry_run)
+
+
+@leaf(
+    job,
+    "resubmit",
+    "batchai job resubmit -n mnist                             as mnist-2",
+    "batchai job resubmit -n mnist --new-name again -c k8s",
+    row=_row,
+)
+@words.addressed("jobs", *NAME)
+@click.option("--new-name", metavar="NAME", help="The new job's name; else the old one with a number behind it.")
+@cluster_option
+@start_options
+def resubmit(address: Address, new_name: str | None, cluster: str | None, no_container: bool, dry_run: bool) -> object:
+    """Run a job again, as a new one, exactly as its file said then; its outputs get a directory of their own."""
+    from msgspec.structs import replace
+
+    from petctl.batchai.clusters import find_target
+    from petctl.batchai.jobs import again
+    from petctl.batchai.resources import trail_of
+    from petctl.batchai.tree import Tree
+
+    tree = Tree(words.home())
+    record = tree.read(trail_of("jobs", address))
+    taken = tree.names(trail_of("experiments", address), "jobs")
+    free = (f"{address.name}-{number}" for number in range(2, len(taken) + 3))
+    new = address._replace(name=new_name or next(name for name in free if name not in taken))
+    target = find_target(words.home(), cluster, address) if cluster else record["cluster"]
+    job = again(words.home(), address, new.name, target["petctl"])
+    job = replace(job, image="", image_credentials="") if no_container else job
+    return _submitted(new, new, target, job, {}, dry_run)
+
+
+@leaf(job, "show", "batchai job show -n mnist --query executionState", row=_row)
+@words.addressed("jobs", *NAME, ids=True)
+def show(address: Address) -> object:
+    """Show a job: what its file said, and how it stands."""
+    return _shown(address)
+
+
+@leaf(job, "list", "batchai job list -o table", row=_row)
+@words.in_workspace
+@words.experiment_option
+def list_(address: Address, experiment: str | None) -> object:
+    """List the jobs of an experiment."""
+    from petctl.batchai.names import DEFAULT
+    from petctl.batchai.resources import trail_of
+    from petctl.batchai.tree import Tree
+
+    address = address._replace(experiment=experiment or DEFAULT)
+    tree, trail = Tree(words.home()), trail_of("experiments", address)
+    tree.read(trail)
+    return [_shown(address._replace(name=name)) for name in tree.names(trail, "jobs")]
+
+
+@leaf(job, "wait", "batchai job wait -n mnist")
+@words.addressed("jobs", *NAME)
+@click.option("--interval", type=float, metavar="SECONDS", help="Accepted; a change is told when it happens.")
+def wait(address: Address, interval: float | None) -> object:
+    """Wait for a job to end, say every change of its state, exit with its exit code."""
+    from petctl.batchai.jobs import watch_states
+    from petctl.cli.ending import exit_code
+
+    status = watch_states(words.home(), address, lambda state: click.echo(f"Job state: {state}"))
+    if status.state != "succeeded":
+        say(status.sentence)
+    return Exit(exit_code(status))
+
+
+@leaf(job, "terminate", "batchai job terminate -n mnist -y")
+@words.addressed("jobs", *NAME, ids=True)
+@words.yes_option
+@words.no_wait_option
+def terminate(address: Address, yes: bool, no_wait: bool) -> object:
+    """End a job; its workers get their grace, its name and files stay."""
+    from petctl.batchai.jobs import handle_of, terminate_job
+
+    handle_of(words.home(), address)
+    confirm(f"Terminate job {address.name!r}?", yes)
+    terminate_job(words.home(), address, wait=not no_wait)
+    return NOTHING
+
+
+@leaf(job, "delete", "batchai job delete -n mnist -y")
+@words.addressed("jobs", *NAME, ids=True)
+@words.yes_option
+@words.no_wait_option
+def delete(address: Address, yes: bool, no_wait: bool) -> object:
+    """Delete a job, which is ended first. What it wrote to its mounts stays."""
+    from petctl.batchai.removal import delete_jobs
+    from petctl.batchai.resources import trail_of
+    from petctl.batchai.tree import Tree
+
+    Tree(words.home()).read(trail_of("jobs", address))
+    confirm(f"Delete job {address.name!r}?", yes)
+    if no_wait:
+        place = ["-g", address.group, "-w", address.workspace, "-e", address.experiment, "-n", address.name]
+        background(["job", "delete", "-y", *place])
+    else:
+        delete_jobs(words.home(), [address])
+    return NOTHING
+
+
+def _submitted(
+    given: Address, address: Address, target: dict[str, Any], job: Job, secrets: dict[str, str], dry_run: bool
+) -> object:
+    """Submits it, or with `dry_run` shows what that would be; a job whose image nobody here can run goes without."""
+    from petctl.batchai.jobs import create_job, planned
+    from petctl.spec.batchai import as_reported
+
+    job = _without_engine(job, target["petctl"])
+    if dry_run:
+        return {"cluster": target, "petctl": planned(words.home(), target, job)}
+    record = create_job(words.home(), given, address, target, job, as_reported(job.batchai), secrets)
+    detail(f"petctl's job is {record['petctl']} on cluster {target['petctl']}; its results: {record['results']}")
+    return _shown(address)
+
+
+def _without_engine(job: Job, cluster: str) -> Job:
+    from petctl.clusters.base import find_cluster
+    from petctl.clusters.local.cluster import LocalCluster
+    from petctl.clusters.local.engines import find_engine
+    from petctl.errors import UsageError
+
+    where = find_cluster(cluster, words.home()) if job.image else None
+    if not isinstance(where, LocalCluster):
+        return job
+    try:
+        find_engine(where.settings, job.image)
+    except UsageError:
+        from msgspec.structs import replace
+
+        say(f"no podman or docker works here: the image {job.image} is not used, the job runs bare on this machine")
+        return replace(job, image="", image_credentials="")
+    return job
+
+
+def _shown(address: Address) -> object:
+    from petctl.batchai import reported
+    from petctl.batchai.jobs import look
+
+    record, seen = look(words.home(), address)
+    return reported.job(address, record, record["properties"], seen)

@@ -1,0 +1,45 @@
+"""batchai list-usages: what there is of everything that could run out, and what of it is in use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from petctl.cli.compat import words
+from petctl.cli.compat.frame import leaf
+
+WORKSPACES_PER_GROUP = 800
+
+
+def _row(found: Any) -> dict[str, Any]:
+    return {"Name": found["name"]["localizedValue"], "Current": found["currentValue"], "Limit": found["limit"]}
+
+
+@leaf(None, "list-usages", "batchai list-usages -o table", row=_row)
+@words.location_option
+def list_usages(location: str) -> object:
+    """List usage and limits: processors, clusters, nodes. There are no quotas; a limit of -1 is none."""
+    import os
+
+    from petctl.batchai.tree import Tree
+    from petctl.clusters.local import fleet
+
+    home = words.home()
+    tree = Tree(home)
+    groups = [("groups", name) for name in tree.names((), "groups")]
+    views = [fleet.read(home, name) for name in fleet.names(home)]
+    spaces = max((len(tree.names((place,), "workspaces")) for place in groups), default=0)
+    return [
+        _usage("Cores", "processors of this machine in use by nodes", None, os.cpu_count() or 1),
+        _usage("Nodes", "nodes of clusters", sum(view["nodes"] for view in views), -1),
+        _usage("Clusters", "clusters", len(views), -1),
+        _usage("Workspaces", "workspaces in the fullest group", spaces, WORKSPACES_PER_GROUP),
+    ]
+
+
+def _usage(name: str, words_: str, current: int | None, limit: int) -> dict[str, Any]:
+    return {
+        "currentValue": current,
+        "limit": limit,
+        "name": {"localizedValue": words_, "value": name},
+        "unit": "Count",
+    }

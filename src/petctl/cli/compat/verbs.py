@@ -1,0 +1,60 @@
+"""Which verbs the front ends have, and the first pages of their help. Imports nothing: every start reads this file.
+
+A verb is the name of a file of this package and of the click group or command in it.
+"""
+
+BATCHAI = {
+    "workspace": ("workspace:workspace", "Workspaces: create, show, list, delete"),
+    "cluster": ("cluster:cluster", "Clusters: create, show, list, delete, resize, auto-scale; nodes and files"),
+    "file-server": ("fileserver:file_server", "File servers: create, show, list, delete"),
+    "experiment": ("experiment:experiment", "Experiments: create, show, list, delete"),
+    "job": ("job:job", "Jobs: create, show, list, wait, terminate, delete; files and nodes"),
+    "list-usages": ("usages:list_usages", "What there is, and what of it is in use"),
+}
+RECIPE = {
+    "group": ("groups:group", "Resource groups: create, show, list, exists, delete"),
+    "storage": ("storage:storage", "Storage accounts, shares, directories, files, containers, blobs"),
+}
+COMPLETION = {"completion": ("completion:completion", "Print the shell's completion script")}
+AZ = {
+    "batchai": ("batchai:batchai", "Batch AI: workspaces, clusters, file servers, experiments, jobs"),
+    **RECIPE,
+    "account": ("account:account", "Says that no account is needed"),
+    "login": ("account:login", "Says that no account is needed"),
+    "logout": ("account:logout", "Says that no account is needed"),
+}
+OWN = {"batchai": {**BATCHAI, **RECIPE, **COMPLETION}, "az": {**AZ, **COMPLETION}}
+
+_ABOUT = {
+    "batchai": [
+        "The command line of Azure Batch AI, on this machine and on any cluster that petctl knows.",
+        "Works without an account; see docs/batchai.md for what differs.",
+    ],
+    "az": [
+        "petctl's stand-in for the Azure command line: the verbs of Batch AI's recipes, on this machine.",
+        "It is not the real az, and covers nothing else. Remove it with: petctl compat uninstall az",
+    ],
+}
+_EXAMPLES = {
+    "batchai": [
+        "batchai job create -n mnist -f job.json            group, workspace, experiment: default",
+        "batchai job create -n mnist -f job.json --dry-run",
+        "batchai job file stream -j mnist -f stdout.txt",
+        "batchai job show -n mnist --query executionState",
+    ],
+    "az": [
+        "az group create -n recipes -l eastus",
+        "az batchai workspace create -g recipes -n lab",
+        "az batchai cluster create -n nc6 -g recipes -w lab -s Standard_NC6 -t 2",
+        "az storage share create -n logs --account-name mystorage",
+    ],
+}
+
+
+def overview(program: str) -> str:
+    """The first page of help, as plain text."""
+    verbs = OWN[program]
+    lines = [f"Usage: {program} [--help] [--version] VERB ...", "", *(f"  {line}" for line in _ABOUT[program]), ""]
+    lines += ["Verbs:", *(f"  {name:<12}{summary}" for name, (_, summary) in verbs.items()), ""]
+    lines += ["Examples:", *(f"  {line}" for line in _EXAMPLES[program]), ""]
+    return "\n".join([*lines, f"'{program} VERB --help' tells the rest."])

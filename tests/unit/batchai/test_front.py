@@ -1,0 +1,319 @@
+"""The verbs and flags of `az batchai`: all there, with help at once, and answers in Azure's shapes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from petctl.batchai.names import resource_id
+from petctl.cli.compat.frame import VerbGroup, spread
+from petctl.cli.compat.verbs import OWN
+from petctl.clusters.base import find_cluster
+from petctl.clusters.local.cluster import LocalCluster
+from tests.unit.batchai.conftest import FrontEnd
+
+LAB = "-g g -w w"
+DOCUMENTATION = Path(__file__).parents[3] / "docs"
+VERBS = {
+    "workspace create": "-n -g -l",
+    "workspace show": "-n -g --ids",
+    "workspace list": "-g",
+    "workspace delete": "-n -g -y --no-wait --ids",
+    "cluster create": (
+        "-n -g -w -s --vm-size -t --target --min --max --vm-priority -i --image --custom-image -u --user-name "
+        "-k --ssh-key -p --password --generate-ssh-keys --storage-account-name --storage-account-key --afs-name "
+        "--afs-mount-path --bfs-name --bfs-mount-path --use-auto-storage --nfs --nfs-mount-path --subnet --setup-task "
+        "--setup-task-output -f --config-file"
+    ),
+    "cluster show": "-n -g -w --ids",
+    "cluster list": "-g -w",
+    "cluster delete": "-n -g -w -y --no-wait --ids",
+    "cluster resize": "-n -g -w -t --target",
+    "cluster auto-scale": "-n -g -w --min --max",
+    "cluster node list": "-c -g -w",
+    "cluster node exec": "-c -g -w -n --node-id --exec -L -p -k --ssh-private-key",
+    "cluster file list": "-c -g -w -p --path --expiry",
+    "file-server create": (
+        "-n -g -w -s --disk-count --disk-size --storage-sku --caching-type -u -k -p --generate-ssh-keys --subnet "
+        "-f --no-wait"
+    ),
+    "file-server show": "-n -g -w --ids",
+    "file-server list": "-g -w",
+    "file-server delete": "-n -g -w -y --no-wait --ids",
+    "experiment create": "-n -g -w",
+    "experiment show": "-n -g -w --ids",
+    "experiment list": "-g -w",
+    "experiment delete": "-n -g -w -y --no-wait --ids",
+    "job create": (
+        "-n -c --cluster -g -w -e -f --storage-account-name --storage-account-key --afs-name --afs-mount-path "
+        "--bfs-name --bfs-mount-path --nfs --nfs-mount-path --dry-run"
+    ),
+    "job resubmit": "-n -g -w -e -c --new-name --dry-run",
+    "job show": "-n -g -w -e --ids",
+    "job list": "-g -w -e",
+    "job delete": "-n -g -w -e -y --no-wait --ids",
+    "job terminate": "-n -g -w -e -y --no-wait --ids",
+    "job wait": "-n -g -w -e --interval",
+    "job file list": "-j -g -w -e -d --output-directory-id -p --path --expiry",
+    "job file stream": "-j -g -w -e -d -f --file-name -p",
+    "job node list": "-j -g -w -e",
+    "job node exec": "-j -g -w -e -n --node-id --exec -L",
+    "list-usages": "-l",
+}
+
+
+def leaves(group: click.Group, path: str = "") -> dict[str, click.Command]:
+    """Every verb, by what one types."""
+    found: dict[str, click.Command] = {}
+    with click.Context(group) as ctx:
+        for name in group.list_commands(ctx):
+            command = group.get_command(ctx, name)
+            assert command is not None
+            here = f"{path} {name}".strip()
+            found |= leaves(command, here) if isinstance(command, click.Group) else {here: command}
+    return found
+
+
+BATCHAI = leaves(VerbGroup("batchai", verbs=OWN["batchai"]))
+AZ = leaves(VerbGroup("az", verbs=OWN["az"]))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_and_flag_is_there(verb: str) -> None:
+    for command in (BATCHAI[verb], AZ[f"batchai {verb}"]):
+        flags = {flag for parameter in command.params for flag in parameter.opts}
+        assert set(VERBS[verb].split()) <= flags
+        assert {"-o", "--output", "--query", "--subscription", "--verbose", "--debug"} <= flags
+
+
+@pytest.mark.parametrize("verb", sorted({*BATCHAI, *AZ}))
+def test_every_verb_has_help_with_an_example(verb: str) -> None:
+    command = BATCHAI.get(verb) or AZ[verb]
+    with click.Context(command, info_name=verb) as ctx:
+        text = command.get_help(ctx)
+    assert "Examples:" in text
+    assert command.get_short_help_str()
+    flags = [flag for parameter in command.params for flag in parameter.opts]
+    assert len(flags) == len(set(flags)), "two options with one name"
+    assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
+
+
+def lines_with(program: str) -> list[str]:
+    """Commands in the documentation and in every verb's own examples, without what is said behind them."""
+    pages = [(DOCUMENTATION / name).read_text().splitlines() for name in ("batchai.md", "migrating.md")]
+    examples = [(command.epilog or "").splitlines() for command in {**BATCHAI, **AZ}.values()]
+    found = [line.strip() for lines in (*pages, *examples) for line in lines]
+    tables = [text for page in pages for line in page for text in re.findall(rf"`({program} [^`|]*)`", line)]
+    said = [re.split(r"\s{2,}", line)[0] for line in found if line.startswith(f"{program} ")]
+    return sorted({line for line in (*said, *tables) if "..." not in line})
+
+
+@pytest.mark.parametrize("line", [*lines_with("batchai"), *lines_with("az")])
+def test_every_command_that_is_shown_can_be_typed(line: str) -> None:
+    program, *typed = shlex.split(line)
+    command: click.Command = VerbGroup(program, verbs=OWN[program])
+    with click.Context(command) as ctx:
+        while isinstance(command, click.Group) and typed and not typed[0].startswith("-"):
+            inner = command.get_command(ctx, typed.pop(0))
+            assert inner is not None, line
+            command = inner
+        if isinstance(command, click.Group):
+            return  # a verb named in passing
+        if typed:
+            command.make_context(program, spread(typed))  # raises where a word is none of its own
+
+
+def test_the_first_page_imports_next_to_nothing() -> None:
+    code = (
+        "import sys\ntry:\n    from petctl.cli.compat.batchai import main\n    main()\n"
+        "finally:\n    print('\\n'.join(sys.modules), file=sys.stderr)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--help"], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert done.returncode == 0
+    assert "Usage: batchai" in done.stdout
+    modules = set(done.stderr.split())
+    ours = {name for name in modules if name.startswith("petctl")}
+    assert ours == {"petctl", "petctl.cli", "petctl.cli.compat", "petctl.cli.compat.batchai", "petctl.cli.compat.verbs"}
+    assert not modules & {"click", "yaml", "msgspec", "jmespath", "sqlite3", "asyncio"}
+
+
+def test_ids_take_all_words_up_to_the_next_option() -> None:
+    assert spread(["show", "--ids", "/a", "/b", "-o", "tsv"]) == ["show", "--ids", "/a", "--ids", "/b", "-o", "tsv"]
+
+
+def test_resources_are_made_shown_listed_and_deleted(batchai: FrontEnd) -> None:
+    batchai("workspace create -g g -n w -l eastus")
+    shown = batchai.json("workspace show -g g -n w")
+    assert shown["id"] == resource_id("g", "w")
+    assert shown["location"] == "eastus"
+    made = batchai.json(f"experiment create {LAB} -n e")
+    assert made["type"] == "Microsoft.BatchAI/workspaces/experiments"
+    assert batchai.json(f"experiment list {LAB}") == [made]
+    assert batchai.json(f"experiment show --ids {made['id']}") == made
+    batchai(f"experiment create {LAB} -n f")
+    both = batchai.json(f"experiment show --ids {made['id']} {resource_id('g', 'w', 'experiments', 'f')}")
+    assert [one["name"] for one in both] == ["e", "f"]
+    batchai(f"experiment delete {LAB} -n e -y")
+    batchai(f"experiment show {LAB} -n e", code=3)
+    batchai("workspace delete -g g -n w -y")
+    assert batchai.json("workspace list") == []
+
+
+def test_a_cluster_has_every_key_of_the_document(batchai: FrontEnd) -> None:
+    batchai("workspace create -g g -n w")
+    made = batchai.json(f"cluster create -n nc6 {LAB} -s Standard_NC6 -t 2 --generate-ssh-keys")
+    assert "--vm-size, --generate-ssh-keys have no effect" in batchai.said
+    assert sorted(made) == sorted(
+        [
+            "allocationState",
+            "allocationStateTransitionTime",
+            "creationTime",
+            "currentNodeCount",
+            "errors",
+            "id",
+            "name",
+            "nodeSetup",
+            "nodeStateCounts",
+            "provisioningState",
+            "provisioningStateTransitionTime",
+            "resourceGroup",
+            "scaleSettings",
+            "subnet",
+            "type",
+            "userAccountSettings",
+            "virtualMachineConfiguration",
+            "vmPriority",
+            "vmSize",
+            "petctl",
+        ]
+    )
+    assert made["allocationState"] == "steady"
+    assert made["currentNodeCount"] == made["nodeStateCounts"]["idleNodeCount"] == 2
+    assert made["vmSize"] == "STANDARD_NC6"
+    assert made["creationTime"].endswith("+00:00")
+    smaller = batchai.json(f"cluster resize -n nc6 {LAB} -t 0")
+    assert smaller["scaleSettings"]["manual"]["targetNodeCount"] == smaller["currentNodeCount"] == 0
+    growing = batchai.json(f"cluster auto-scale -n nc6 {LAB} --min 0 --max 3")
+    assert growing["scaleSettings"]["autoScale"]["maximumNodeCount"] == 3
+    batchai(f"cluster node exec -c nc6 {LAB} --exec true", code=2)
+    assert "has no nodes now" in batchai.said
+    assert "Workspace" in batchai(f"cluster list {LAB} -o table")
+    batchai(f"cluster delete -n nc6 {LAB} -y")
+    batchai(f"cluster show -n nc6 {LAB}", code=3)
+
+
+def test_two_groups_may_have_clusters_of_one_name(batchai: FrontEnd, home: Path) -> None:
+    names = []
+    for group in ("g", "h.x"):
+        batchai(f"workspace create -g {group} -n w")
+        names.append(batchai.json(f"cluster create -n nc6 -g {group} -w w -t 1")["petctl"]["cluster"])
+    assert names == ["nc6", "h-x-w-nc6"]
+    batchai("cluster create -n local -g g -w w -t 1")
+    assert batchai.json("cluster show -n local -g g -w w")["petctl"]["cluster"] == "g-w-local"
+    batchai("cluster delete -n nc6 -g h.x -w w -y")
+    assert batchai.json("cluster show -n nc6 -g g -w w")["currentNodeCount"] == 1
+    batchai("group delete -n g -y")
+    assert not list((home / "clusters").glob("[a-z]*/cluster.json"))
+
+
+def test_what_is_said_of_this_machine_holds_for_its_clusters(batchai: FrontEnd, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "petctl.yaml").write_text("clusters: {local: {container: /opt/podman, slots: 3}}")
+    batchai("workspace create -g g -n w")
+    batchai(f"cluster create -n nc6 {LAB} -t 2")
+    settings = cluster_settings_of(home, "nc6")
+    assert settings["container"] == "/opt/podman"
+    assert "slots" not in settings
+
+
+def cluster_settings_of(home: Path, name: str) -> Mapping[str, Any]:
+    cluster = find_cluster(name, home)
+    assert isinstance(cluster, LocalCluster)
+    return cluster.settings
+
+
+def test_a_cluster_mounts_what_it_is_told_to(batchai: FrontEnd, home: Path) -> None:
+    batchai("workspace create -g g -n w")
+    batchai("storage account create -n mystorage -g g")
+    batchai("storage share create -n logs --account-name mystorage")
+    batchai(f"cluster create -n nc6 {LAB} -t 1 --storage-account-name mystorage --afs-name nosuch", code=2)
+    assert "no share 'nosuch' of account 'mystorage'" in batchai.said
+    batchai(f"cluster show -n nc6 {LAB}", code=3)
+    batchai(f"file-server create -n data {LAB}")
+    made = batchai.json(
+        f"cluster create -n nc6 {LAB} -t 1 --use-auto-storage "
+        "--storage-account-name mystorage --afs-name logs --nfs data"
+    )
+    paths = {kind: [entry["relativeMountPath"] for entry in entries or []] for kind, entries in
+             made["nodeSetup"]["mountVolumes"].items()}  # fmt: skip
+    assert paths == {
+        "azureFileShares": ["autoafs", "afs"],
+        "azureBlobFileSystems": ["autobfs"],
+        "fileServers": ["nfs"],
+        "unmanagedFileSystems": [],
+    }
+    mounts = home / "clusters" / "nc6" / "mounts"
+    assert (mounts / "afs").resolve() == home / "batchai" / "storage" / "mystorage" / "file" / "logs"
+    assert (mounts / "nfs").is_dir()
+
+
+def test_deletes_leave_nothing(batchai: FrontEnd, home: Path) -> None:
+    batchai("workspace create -g g -n w")
+    batchai(f"experiment create {LAB} -n e")
+    batchai(f"cluster create -n nc6 {LAB} -t 1")
+    batchai("storage account create -n mystorage -g g")
+    batchai("group delete -n g -y")
+    assert batchai.json("group list") == []
+    assert batchai.json("group exists -n g") is False
+    assert [path.name for path in (home / "batchai").rglob("*") if path.is_file()] == ["lock"]
+
+
+def test_a_stand_in_says_what_it_does_not_do(az: FrontEnd) -> None:
+    az("vm create -n x", code=2)
+    assert "there is no verb 'vm'" in az.said
+    az("login")
+    assert "needs no account" in az.said
+    assert az("account show --query id -o tsv").startswith("00000000-")
+
+
+def test_usages_are_numbers(batchai: FrontEnd) -> None:
+    batchai("workspace create -g g -n w")
+    batchai(f"cluster create -n nc6 {LAB} -t 2")
+    usages = {row["name"]["value"]: row["currentValue"] for row in batchai.json("list-usages")}
+    assert usages["Nodes"] == 2
+    assert usages["Clusters"] == 1
+
+
+def test_defaults_come_from_the_environment(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    batchai("workspace create -g g -n w")
+    monkeypatch.setenv("AZURE_DEFAULTS_GROUP", "g")
+    monkeypatch.setenv("AZURE_DEFAULTS_WORKSPACE", "w")
+    assert json.loads(batchai("experiment create -n e"))["resourceGroup"] == "g"
+
+
+def test_the_shell_completes_verbs_and_names(batchai: FrontEnd, home: Path) -> None:
+    batchai("workspace create -g recipes -n w")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "_BATCHAI_COMPLETE": "bash_complete",
+        "COMP_WORDS": "batchai workspace show -g re",
+        "COMP_CWORD": "4",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "petctl.cli.compat.batchai"], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert "recipes" in done.stdout
+    assert "_BATCHAI_COMPLETE" in batchai("completion bash")

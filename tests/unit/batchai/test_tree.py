@@ -1,0 +1,94 @@
+"""Resources are there whole or not at all, whoever else is at work."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from petctl.batchai.names import Address
+from petctl.batchai.resources import create_experiment, create_group, create_workspace, group_trail, trail_of
+from petctl.batchai.storage import create_account
+from petctl.batchai.tree import AlreadyThere, Missing, Tree
+from petctl.errors import UsageError
+
+SPACE = Address("g", "w")
+
+
+def test_a_resource_needs_its_parents_and_is_found_again(home: Path) -> None:
+    tree = Tree(home)
+    with pytest.raises(Missing, match="no resource group 'g'"), tree.locked():
+        tree.make(trail_of("workspaces", SPACE), {})
+    create_workspace(home, SPACE, "eastus")
+    assert tree.read(trail_of("workspaces", SPACE))["location"] == "eastus"
+    assert tree.names(group_trail("g"), "workspaces") == ["w"]
+    with pytest.raises(AlreadyThere), tree.locked():
+        tree.make(trail_of("workspaces", SPACE), {})
+
+
+def test_a_missing_one_is_told_with_the_nearest(home: Path) -> None:
+    create_workspace(home, SPACE, "")
+    create_experiment(home, SPACE._replace(experiment="chainer"))
+    tree = Tree(home)
+    with pytest.raises(Missing, match="did you mean 'chainer'") as caught:
+        tree.read(trail_of("experiments", SPACE._replace(experiment="chaner")))
+    assert caught.value.code == 3
+    with pytest.raises(Missing, match="no workspace 'v'"):
+        tree.read(trail_of("jobs", Address("g", "v", "e", "j")))
+
+
+def test_one_of_many_at_once_makes_it(home: Path) -> None:
+    create_group(home, "g", "", {})
+    made: list[int] = []
+    begin = threading.Barrier(8)
+
+    def attempt(number: int) -> None:
+        tree = Tree(home)
+        begin.wait(30)
+        try:
+            with tree.locked():
+                tree.make((*group_trail("g"), ("workspaces", "w")), {"by": number})
+        except AlreadyThere:
+            return
+        made.append(number)
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(made) == 1
+    assert Tree(home).read(trail_of("workspaces", SPACE)) == {"by": made[0]}
+
+
+def test_what_a_killed_maker_left_is_cleared_away_and_never_seen(home: Path) -> None:
+    create_workspace(home, SPACE, "")
+    tree = Tree(home)
+    draft = tree.root / ".new-0123"
+    draft.mkdir()
+    bare = tree.directory(trail_of("experiments", SPACE._replace(experiment="e")))
+    bare.mkdir(parents=True)  # a directory without a record, as a torn removal leaves it
+    assert tree.names(trail_of("workspaces", SPACE), "experiments") == []
+    create_experiment(home, SPACE._replace(experiment="e"))
+    assert not draft.exists()
+    assert tree.names(trail_of("workspaces", SPACE), "experiments") == ["e"]
+
+
+def test_what_is_being_deleted_takes_no_children(home: Path) -> None:
+    create_workspace(home, SPACE, "")
+    tree = Tree(home)
+    with tree.locked():
+        tree.change(trail_of("workspaces", SPACE), deleting=True)
+    with pytest.raises(UsageError, match="is being deleted"):
+        create_experiment(home, SPACE._replace(experiment="e"))
+    with tree.locked():
+        tree.change(group_trail("g"), deleting=True)
+    with pytest.raises(UsageError, match="is being deleted"):
+        create_account(home, "mystorage", "g", "", "Standard_LRS", "Storage")
+
+
+def test_the_same_words_twice_are_no_error(home: Path) -> None:
+    first = create_workspace(home, SPACE, "eastus")
+    assert create_workspace(home, SPACE, "westus") == first
+    assert create_group(home, "g", "", {"team": "vision"})["tags"] == {"team": "vision"}
