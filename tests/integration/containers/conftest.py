@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,10 +58,10 @@ def image_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory, image_files: dict[str, Path]) -> Iterator[ContainerEngine]:
+def podman(image_files: dict[str, Path]) -> Iterator[ContainerEngine]:
     if os.geteuid() != 0 or shutil.which("podman") is None:
         pytest.skip("needs root and podman: apt install podman runc")
-    place = tmp_path_factory.mktemp("podman")
+    place = Path(tempfile.mkdtemp(prefix="podman-"))  # it refuses places with long paths
     own = ["--root", str(place / "root"), "--runroot", str(place / "run"), "--tmpdir", str(place / "tmp")]
     runtime = shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin")
     own += [*(["--runtime", runtime] if runtime else []), "--cgroup-manager", "cgroupfs", "--events-backend", "file"]

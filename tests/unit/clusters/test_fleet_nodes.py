@@ -42,7 +42,8 @@ class Team:
         self.slots.enter(Claim(job, 0, minimum, wanted or minimum, 0, entered=self.clock.now))
 
     def look(self) -> list[str]:
-        self.slots.settle(lambda claim: ALIVE)
+        while self.slots.settle(lambda claim: ALIVE).decision:
+            pass  # not all who are due begin at once
         with self.slots.transaction() as database:
             return [f"{node.number} {node.shown} {node.job}".strip() for node in read_nodes(database)]
 
