@@ -234,3 +234,11 @@ def bench(tmp_path: Path, archive: Path) -> Iterator[Bench]:
         yield bench
     finally:
         bench.shut()
+
+
+@pytest.fixture(autouse=True)
+def children_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent ends all that is below it, and so are servers of other tests where this process plays one."""
+    others = processes.descendants(os.getpid(), processes.table())
+    descendants = processes.descendants
+    monkeypatch.setattr(processes, "descendants", lambda pid, living: descendants(pid, living) - others)
