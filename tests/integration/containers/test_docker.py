@@ -50,6 +50,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, docker: ContainerEngi
         yield stage
 
 
+@pytest.mark.long
 def test_docker_runs_nodes_too(stage: ContainerStage) -> None:
     handle = stage.start(nodes=2)
     first = stage.running(2)

@@ -246,6 +246,7 @@ def sharded_round(directory: Path, python: str, number: int, world: int, steps: 
     return [out.splitlines() for out, _ in ended]
 
 
+@pytest.mark.long
 @pytest.mark.torch
 def test_sharded_parts_come_back_on_another_number_of_ranks(tmp_path: Path, torch_python: str) -> None:
     first = sharded_round(tmp_path, torch_python, 1, world=2, steps=4)

@@ -58,6 +58,7 @@ def run_and_kill_a_node(directory: Path, python: str, sign: str, *words: str) ->
     return written.read_text()
 
 
+@pytest.mark.long
 def test_imagenet_goes_on_without_the_node_that_was_lost(tmp_path: Path, torch_python: str) -> None:
     script = str(EXAMPLES / "imagenet" / "main.py")
     data = ["--input_path", str(tmp_path / "images"), "--make-data", "240", "--image_size", "32"]

@@ -109,6 +109,7 @@ def parent_of(pid: int) -> bytes:
     return Path(f"/proc/{parent}/cmdline").read_bytes()
 
 
+@pytest.mark.long
 def test_lightning_takes_its_place_among_four(job: Job) -> None:
     job.start("-n", "2", "--procs", "2", str(EXAMPLES / "lightning" / "train.py"), "--epochs", "10")
     assert job.ended() == 0, job.output

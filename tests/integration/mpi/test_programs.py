@@ -39,12 +39,13 @@ if MPI.COMM_WORLD.rank == 3:
 MPI.COMM_WORLD.barrier()
 """
 GLOO = """
-import torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 value = torch.ones(3) * dist.get_rank()
 dist.all_reduce(value)
 print("sum", int(value[0]), flush=True)
 dist.destroy_process_group()
+os._exit(0)  # gloo's threads may meet the end of the interpreter, and abort
 """
 ELASTIC = """
 import torch, torch.distributed as dist

@@ -169,6 +169,7 @@ def test_nodes_come_and_go_between_rounds(mpi: Stage) -> None:
     assert (status.state, status.spent) == ("succeeded", 0)
 
 
+@pytest.mark.long
 def test_a_rank_has_its_whole_grace_whatever_mpirun_thinks(mpi: Stage) -> None:
     handle = run(mpi, SAVES, nodes=2, procs=2, grace=30)
     eventually(lambda: len(list(mpi.path.glob("ready-*"))) == 4, "all ranks", PATIENCE)

@@ -123,6 +123,7 @@ def test_a_store_in_trouble(scene: Scene, proxy: Proxy, monkeypatch: pytest.Monk
     assert fetch_all(depot, scene.folder / "back") == tree(source)
 
 
+@pytest.mark.long
 def test_a_store_that_stays_away(scene: Scene, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     depot = depot_for(scene)
     proxy.trouble = lambda method, target: "503"
