@@ -10,13 +10,13 @@ import click
 from petctl.cli.compat import words
 from petctl.cli.compat.drawers import (
     account_options,
-    account_said,
     add_drawer_verbs,
     batch_options,
     no_progress_option,
     row,
 )
 from petctl.cli.compat.frame import NOTHING, group, leaf
+from petctl.cli.compat.inside import Thing, add_inside_verbs, opened
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 container_option = click.option("-c", "--container-name", "container", required=True, metavar="NAME", help="It.")
 blob_option = click.option("-n", "--name", "name", required=True, metavar="NAME", help="The blob.")
+BLOB = Thing("blob", "container", "name", words.together(container_option, blob_option), "-c data -n train/x.bin", str)
 file_option = click.option("-f", "--file", "file", required=True, metavar="FILE", help="A file of this machine.")
 
 
@@ -33,6 +34,7 @@ def add_containers(storage: click.Group) -> None:
     blob = group("blob", "Blobs of a container.", storage)
     _add_blobs(blob)
     _add_batches(blob)
+    add_inside_verbs(blob, BLOB)
 
 
 def _add_blobs(blob: click.Group) -> None:
@@ -82,49 +84,6 @@ def _add_blobs(blob: click.Group) -> None:
         found = sorted(listing(_container(container, said), "", deep=True))
         return [described(entry, entry.path) for entry in found if entry.path.startswith(prefix)]
 
-    @leaf(blob, "show", "az storage blob show -c data -n train/x.bin --account-name mystorage", row=row)
-    @container_option
-    @blob_option
-    @account_options
-    def show(container: str, name: str, **said: Any) -> object:
-        """Show a blob's size and time."""
-        from petctl.batchai.contents import described, find
-        from petctl.batchai.tree import Missing
-
-        entry = find(_container(container, said), name)
-        if entry is None:
-            raise Missing(f"there is no blob {name!r} in container {container!r}")
-        return described(entry, name)
-
-    @leaf(blob, "exists", "az storage blob exists -c data -n train/x.bin --account-name mystorage")
-    @container_option
-    @blob_option
-    @account_options
-    def exists(container: str, name: str, **said: Any) -> object:
-        """Say whether there is such a blob."""
-        from petctl.batchai.contents import find
-
-        return {"exists": find(_container(container, said), name) is not None}
-
-    @leaf(blob, "url", "az storage blob url -c data -n train/x.bin --account-name mystorage")
-    @container_option
-    @blob_option
-    @account_options
-    def url(container: str, name: str, **said: Any) -> object:
-        """Print where a blob is."""
-        return _container(container, said).link(name)
-
-    @leaf(blob, "delete", "az storage blob delete -c data -n train/x.bin --account-name mystorage")
-    @container_option
-    @blob_option
-    @account_options
-    def delete(container: str, name: str, **said: Any) -> object:
-        """Delete a blob."""
-        from petctl.batchai.contents import remove
-
-        remove(_container(container, said), name)
-        return NOTHING
-
 
 def _add_batches(blob: click.Group) -> None:
     @leaf(blob, "upload-batch", "az storage blob upload-batch -d data -s ./set --account-name mystorage")
@@ -139,20 +98,6 @@ def _add_batches(blob: click.Group) -> None:
         upload(_container(destination, said), Path(source), path)
         return NOTHING
 
-    @leaf(blob, "download-batch", "az storage blob download-batch -d ./set -s data --account-name mystorage")
-    @batch_options("A directory of this machine.", "The container.")
-    @account_options
-    def download_batch(destination: str, source: str, path: str, **said: Any) -> object:
-        """Copy everything in the container into a directory."""
-        from petctl.batchai.contents import download, listing
-
-        drawer = _container(source, said)
-        names = [entry.path for entry in listing(drawer, path, deep=True)]
-        download(drawer, path, Path(destination))
-        return sorted(names)
-
 
 def _container(name: str, said: dict[str, Any]) -> Drawer:
-    from petctl.batchai.contents import open_drawer
-
-    return open_drawer(words.home(), "blob", account_said(said), name)
+    return opened(BLOB, name, said)

@@ -10,13 +10,13 @@ import click
 from petctl.cli.compat import words
 from petctl.cli.compat.drawers import (
     account_options,
-    account_said,
     add_drawer_verbs,
     batch_options,
     no_progress_option,
     row,
 )
 from petctl.cli.compat.frame import NOTHING, group, leaf
+from petctl.cli.compat.inside import Thing, add_inside_verbs, opened
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 
 share_option = click.option("-s", "--share-name", "share", required=True, metavar="NAME", help="The share.")
 file_option = click.option("-p", "--path", "path", required=True, metavar="PATH", help="A file in the share.")
+FILE = Thing(
+    "file",
+    "share",
+    "path",
+    words.together(share_option, file_option),
+    "-s scripts -p chainer/train.py",
+    lambda path: Path(path).name,
+)
 folder_option = click.option("-n", "--name", "name", required=True, metavar="PATH", help="A directory in the share.")
 
 
@@ -34,6 +42,7 @@ def add_shares(storage: click.Group) -> None:
     files = group("file", "Files of a share.", storage)
     _add_files(files)
     _add_batches(files)
+    add_inside_verbs(files, FILE)
 
 
 def _add_directories(directory: click.Group) -> None:
@@ -126,49 +135,6 @@ def _add_files(file: click.Group) -> None:
         found = [entry for entry in listing(_share(share, said), path) if not (exclude_dir and entry.folder)]
         return [described(entry, entry.path) for entry in sorted(found)]
 
-    @leaf(file, "show", "az storage file show -s scripts -p chainer/train.py --account-name mystorage", row=row)
-    @share_option
-    @file_option
-    @account_options
-    def show(share: str, path: str, **said: Any) -> object:
-        """Show a file's size and time."""
-        from petctl.batchai.contents import described, find
-        from petctl.batchai.tree import Missing
-
-        entry = find(_share(share, said), path)
-        if entry is None:
-            raise Missing(f"there is no file {path!r} in share {share!r}")
-        return described(entry, Path(path).name)
-
-    @leaf(file, "exists", "az storage file exists -s scripts -p chainer/train.py --account-name mystorage")
-    @share_option
-    @file_option
-    @account_options
-    def exists(share: str, path: str, **said: Any) -> object:
-        """Say whether there is such a file."""
-        from petctl.batchai.contents import find
-
-        return {"exists": find(_share(share, said), path) is not None}
-
-    @leaf(file, "url", "az storage file url -s scripts -p chainer/train.py --account-name mystorage")
-    @share_option
-    @file_option
-    @account_options
-    def url(share: str, path: str, **said: Any) -> object:
-        """Print where a file is."""
-        return _share(share, said).link(path)
-
-    @leaf(file, "delete", "az storage file delete -s scripts -p chainer/train.py --account-name mystorage")
-    @share_option
-    @file_option
-    @account_options
-    def delete(share: str, path: str, **said: Any) -> object:
-        """Delete a file."""
-        from petctl.batchai.contents import remove
-
-        remove(_share(share, said), path)
-        return NOTHING
-
 
 def _add_batches(file: click.Group) -> None:
     @leaf(file, "upload-batch", "az storage file upload-batch -d scripts -s ./code --account-name mystorage")
@@ -184,23 +150,9 @@ def _add_batches(file: click.Group) -> None:
         upload(drawer, Path(source), path)
         return [drawer.link(f"{path}/{name}") for name in _files(Path(source))]
 
-    @leaf(file, "download-batch", "az storage file download-batch -d ./logs -s logs --account-name mystorage")
-    @batch_options("A directory of this machine.", "The share.")
-    @account_options
-    def download_batch(destination: str, source: str, path: str, **said: Any) -> object:
-        """Copy everything in the share into a directory."""
-        from petctl.batchai.contents import download, listing
-
-        drawer = _share(source, said)
-        names = [entry.path for entry in listing(drawer, path, deep=True)]
-        download(drawer, path, Path(destination))
-        return sorted(names)
-
 
 def _share(name: str, said: dict[str, Any]) -> Drawer:
-    from petctl.batchai.contents import open_drawer
-
-    return open_drawer(words.home(), "file", account_said(said), name)
+    return opened(FILE, name, said)
 
 
 def _folder(share: str, path: str, said: dict[str, Any]) -> Path:
