@@ -354,13 +354,13 @@ class Node:
             self.connection.close("node_end")
             self.connection = None
 
-    def fail_worker(self, message: str, hung: bool = False, code: int = 1) -> None:
+    def fail_worker(self, message: str, hung: bool = False, code: int = 1, cause: str = "") -> None:
         workers = self.workers
         if self.up and workers is not None and not workers.ended and not workers.failed:
             workers.failed = True
             self.fleet.failures.add(workers.id)
             rank, now = workers.place.first_rank, self.fleet.world.now
-            failure = m.Failure(self.name, rank, 0, code, message=message, time=now, hung=hung)
+            failure = m.Failure(self.name, rank, 0, code, message=message, time=now, hung=hung, cause=cause)
             self.step(self.fleet.member.WorkerFailed(workers.round, failure))
 
     def hang(self) -> None:

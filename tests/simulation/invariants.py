@@ -4,7 +4,7 @@
 2. A connected node never has workers of an older round when a newer one is committed; one that comes later stops them.
 3. A node never goes back: its rounds only grow, and no two sets of workers overlap on it.
 4. The budget is never overspent, and only what may be retried is. A failure ends the job only if no member of its round
-   was gone before it.
+   was gone before it, and if it may not be retried or no restart is left.
 5. A job has succeeded only when all workers of a round that end by themselves have ended well.
 6. What is recorded stays recorded, and nobody opens or continues a round after reading it.
 7. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
@@ -107,7 +107,8 @@ class Checks:
     def retried(self, failure: Failure) -> bool:
         """Is this one to restart from, as long as there are restarts?"""
         ranges = self.options.config.retry_on
-        return failure.hung or not ranges or any(failure.code in range(low, high + 1) for low, high in ranges)
+        known = failure.hung or failure.cause in self.options.config.retry_causes
+        return known or not ranges or any(failure.code in range(low, high + 1) for low, high in ranges)
 
     def charging(self, event: Event) -> None:
         """A failure is restarted from."""
@@ -124,6 +125,8 @@ class Checks:
                 raise Violation(f"round {machine.round} has succeeded, though workers of {late} have not ended")
         if outcome.failure is None:
             return
+        if self.retried(outcome.failure) and machine.budget.spent < self.options.config.restarts:
+            raise Violation(f"ends by {outcome.failure.sentence()}, though it should be restarted")
         for name, (incarnation, _) in machine.places.items():
             died = self.fleet.deaths.get((name, incarnation))
             if died is not None and died < outcome.failure.time and name not in machine.done:

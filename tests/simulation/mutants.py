@@ -117,6 +117,8 @@ MUTANTS = [
     ),
     Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
     Mutant("exit codes are not looked at", (real_budget, "if not self.retries(failure):", "if False:")),
+    Mutant("causes are not looked at", (real_budget, "failure.cause in self._retry_causes or ", ""), start=150),
+    Mutant("any cause will do", (real_budget, "failure.cause in self._retry_causes", "failure.cause")),
     Mutant("a verdict waits for nobody", (real_budget, " or any(answer < self.probe for answer in answers)", "")),
     Mutant("the budget is not looked at", (real_budget, "if self.spent >= self.restarts:", "if False:")),
     Mutant(

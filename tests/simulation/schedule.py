@@ -25,6 +25,7 @@ SETTLED = 25.0  # virtual seconds after the last fault by which nothing moves an
 QUIET = 20.0  # ... for so long, until the workers may end
 CALM = 120.0  # and by then the job must have ended
 CODES = (1, 7, 7, 7, 9)  # of the programs' own failures; 1 is also what a program exits with that misses its peers
+CAUSES = ("", "network", "no-space")  # as their agents name them
 FATAL = 9
 UNAWARE = (RECOVERING, GATHERING, RUNNING)  # phases of a coordinator that has not heard of the end
 
@@ -80,6 +81,13 @@ def choosy(options: Options, random: Random) -> Options:
     return options
 
 
+def knowing(options: Options, random: Random) -> Options:
+    """... and beside them some known causes."""
+    if options.config.retry_on and random.random() < 0.5:
+        options.config = dataclasses.replace(options.config, retry_causes=("network",))
+    return options
+
+
 def acquainted(options: Options, random: Random) -> Options:
     """In some histories all members have to know each other."""
     options.config = dataclasses.replace(options.config, offers=random.random() < 0.25)
@@ -103,6 +111,8 @@ class Schedule:
         self.options = reporting(self.options, self.hangs)
         self.codes = Random(f"{seed} codes")
         self.options = choosy(self.options, self.codes)
+        self.causes = Random(f"{seed} causes")
+        self.options = knowing(self.options, self.causes)
         self.options = acquainted(self.options, Random(f"{seed} offers"))
         self.options = serving(self.options, Random(f"{seed} roles"))
         self.options.wire = seed % 8 == 0
@@ -146,7 +156,8 @@ class Schedule:
             coordinator.step(Expect((name,), self.random.choice([0.3, 2.0])))
 
     def fail_worker(self) -> None:
-        self.fleet.nodes[self.pick()].fail_worker("an error of its own", code=self.codes.choice(CODES))
+        code, cause = self.codes.choice(CODES), self.causes.choice(CAUSES)
+        self.fleet.nodes[self.pick()].fail_worker("an error of its own", code=code, cause=cause)
 
     def preempt(self) -> None:
         node = self.fleet.nodes[self.pick()]

@@ -20,6 +20,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Tuple
 
+from petctl import causes
 from petctl.agent import private, rootcause
 from petctl.agent.belongings import Belongings
 from petctl.agent.channel import Channel
@@ -33,6 +34,7 @@ from petctl.agent.lingering import Lingering
 from petctl.agent.logcap import LogCap
 from petctl.agent.logfiles import LogName, is_full
 from petctl.agent.masterport import MasterPort, TaskPorts
+from petctl.agent.oom import MemoryWatch
 from petctl.agent.options import Options
 from petctl.agent.progress import VARIABLE as PROGRESS_FILE
 from petctl.agent.progress import ProgressBook
@@ -109,6 +111,7 @@ class Agent:
         self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
         self._library = ""
         self._log_cap = LogCap()
+        self._memory = MemoryWatch()
         self._progress = ProgressBook(self._progressed)
         self._channel.on_progress = lambda worker, data: self._progress.take(worker.launch.local_rank, data)
         self._stacks = StackDump(self._channel)
@@ -530,7 +533,7 @@ class Agent:
             self._serve_only()
         elif not self._failed:
             self._failed = True
-            failure = rootcause.explain(worker, self._options.node)
+            failure = rootcause.explain(worker, self._options.node, self._memory)
             self.say(failure.sentence())
             self._feed(mb.WorkerFailed(number, failure))
 
@@ -567,16 +570,18 @@ class Agent:
             self._feed(mb.Doing(""))
             self._start_workers()
             return
-        found = rootcause.explain(worker, self._options.node)
-        self._fail(f"prepare: {found.message or 'the step failed'}", worker.code or 1, found.signal, found.traceback)
+        found = rootcause.explain(worker, self._options.node, self._memory)
+        message, cause = f"prepare: {found.message or 'the step failed'}", found.cause or causes.PREPARE
+        self._fail(message, worker.code or 1, found.signal, found.traceback, cause)
 
-    def _fail(self, message: str, code: int = _CANNOT_START, signal_name: str = "", traceback: str = "") -> None:
+    def _fail(
+        self, message: str, code: int = _CANNOT_START, signal_name: str = "", traceback: str = "", cause: str = ""
+    ) -> None:
         """This node cannot run its part of the round; its first worker answers for it."""
         assert self._round is not None
         self._failed = True
-        failure = Failure(
-            self._options.node, self._round.place.first_rank, 0, code, signal_name, message, traceback, time.time()
-        )
+        node, rank, cause = self._options.node, self._round.place.first_rank, cause or causes.find(message)
+        failure = Failure(node, rank, 0, code, signal_name, message, traceback, time.time(), cause=cause)
         self.say(failure.sentence())
         self._feed(mb.WorkerFailed(self._round.round, failure))
 

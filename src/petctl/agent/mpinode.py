@@ -22,7 +22,7 @@ from petctl.agent.launchers import why_not_started
 from petctl.agent.logfiles import log_file, read_end
 from petctl.agent.mpiround import MpiRound
 from petctl.agent.mpiwords import read_words
-from petctl.agent.rootcause import from_stderr, signal_name
+from petctl.agent.rootcause import cause_of, from_stderr, signal_name
 from petctl.agent.task import Task
 from petctl.agent.workers import Launch, Worker, Workers
 from petctl.errors import UsageError
@@ -216,10 +216,12 @@ class MpiNode:
             message = mpi.with_node_names(message, current.hosts)
             name = signal_name(worker.signal) if worker.signal else ""
             sentence = message if message.startswith("mpirun") else f"{who}: {message}" if message else f"{who} ended"
-            return Failure(node, current.first, 0, code, name, sentence, said, time.time())
+            cause = cause_of(code, name, sentence, said)
+            return Failure(node, current.first, 0, code, name, sentence, said, time.time(), cause=cause)
         own = read_end(log_file(self._log_dir, current.number, blame.rank, "err"), _WORDS)
         message, story = from_stderr(own, killed=blame.signal != 0)
         where, local_rank = current.whose(blame.rank)
         name = signal_name(blame.signal) if blame.signal else ""
         words = (message or blame.message, story or said)
-        return Failure(where, blame.rank, local_rank, blame.code, name, *words, time.time())
+        cause = cause_of(blame.code, name, *words, own)
+        return Failure(where, blame.rank, local_rank, blame.code, name, *words, time.time(), cause=cause)

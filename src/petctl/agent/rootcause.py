@@ -1,5 +1,8 @@
 """Why a worker failed, told from what it left behind: exit code or signal, torch's error file, the end of its stderr.
 
+A known cause (`petctl.causes`) is named by the worker's own last exception; older lines only speak where it has none,
+or one that merely passes on what happened elsewhere: a job that got over an error does not fail by it.
+
 It only reads, and only the ends of files: a log may be huge, binary or missing.
 """
 
@@ -10,9 +13,11 @@ import os
 import re
 import signal
 import time
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
+from petctl import causes
 from petctl.agent.logfiles import is_full, read_end
+from petctl.agent.oom import MemoryWatch
 from petctl.agent.stacks import user_stacks
 from petctl.agent.workers import Worker
 from petctl.rendezvous.messages import Failure
@@ -26,14 +31,20 @@ _TRACEBACK = "Traceback (most recent call last):"
 _TIMEOUT = re.compile(r"Timeout \([\d:.]+\)!\Z")  # faulthandler's, before it ends the process
 # "ValueError: text", "torch.cuda.OutOfMemoryError: text", "KeyboardInterrupt"
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: .*)?\Z")
+_ORIGINAL = f"Original {_TRACEBACK}"  # of another process or thread, behind an exception that passes it on
+_PASSED_ON = re.compile(r"(\w+\.)*(CalledProcessError|ChildFailedError|Process\w*Exception|SystemExit)\b")
+_CHAINED = ("direct cause of the following exception", "During handling of the above exception")
+_LAST_LINES = 100  # in which a cause is looked for
+_SPEAKING = ("SIGABRT", "SIGBUS", "SIGTRAP")  # the program may have said why; other signals come unasked
 
 
-def explain(worker: Worker, node: str) -> Failure:
+def explain(worker: Worker, node: str, memory: Optional[MemoryWatch] = None) -> Failure:
     """The candidate root cause that the coordinator and the user will see."""
-    launch = worker.launch
+    launch, name = worker.launch, signal_name(worker.signal) if worker.signal else ""
+    err = read_end(launch.err, _WINDOW)
     message, traceback = from_error_file(read_end(launch.error_file, 4 << 20)) if launch.error_file else ("", "")
     if not message:
-        message, traceback = from_stderr(read_end(launch.err, _WINDOW), killed=worker.signal != 0)
+        message, traceback = from_stderr(err, killed=worker.signal != 0)
     if not message and not worker.signal and is_full(os.path.dirname(launch.err)):
         message = f"it left no message: no space left on the disk of its log files ({os.path.dirname(launch.err)})"
     return Failure(
@@ -41,12 +52,42 @@ def explain(worker: Worker, node: str) -> Failure:
         rank=launch.rank,
         local_rank=launch.local_rank,
         code=worker.code or 0,
-        signal=signal_name(worker.signal) if worker.signal else "",
+        signal=name,
         message=message,
         traceback=traceback,
         time=time.time(),
         task=launch.task,
+        cause=cause_of(worker.code or 0, name, message, traceback, err, launch.out, memory),
     )
+
+
+def cause_of(
+    code: int,
+    signal: str,
+    message: str,
+    traceback: str,
+    err: bytes = b"",
+    out: str = "",
+    memory: Optional[MemoryWatch] = None,
+) -> str:
+    """The known cause of a failure, or an empty string. `out`: the file of its other stream."""
+    ended_by = signal or (signal_name(code - 128) if 128 < code < 160 else "")  # as a shell tells it of its command
+    if ended_by == "SIGKILL" and memory is not None and memory.killed():
+        return causes.HOST_MEMORY
+    if ended_by and ended_by not in _SPEAKING and causes.ended(ended_by, code):
+        return causes.ended(ended_by, code)
+    text, told, raised = err.decode("utf-8", "replace"), f"{message}\n{_words(traceback)}", _TRACEBACK in traceback
+    found = causes.find(told) if raised else ""
+    if not found and (not raised or _PASSED_ON.match(message) or any(word in text for word in _CHAINED)):
+        found = causes.find(f"{told}\n{_words(text)}")
+        found = found or causes.find(_words(read_end(out, _WINDOW).decode("utf-8", "replace")))
+    return found or causes.ended(ended_by, code)
+
+
+def _words(text: str) -> str:
+    """The last lines without frames of tracebacks, whose code may speak of anything; C++ tells exceptions indented."""
+    said = [line for line in text.splitlines() if line[:1].strip() or line.startswith("  what():")]
+    return "\n".join(said[-_LAST_LINES:])
 
 
 def signal_name(number: int) -> str:
@@ -81,7 +122,7 @@ def from_stderr(data: bytes, killed: bool = False) -> Tuple[str, str]:
     if overrun > (start or -1) and not killed:
         return "it overran a deadline of its own (elastic.expires)", user_stacks(lines[overrun:])
     if start is not None:
-        prefix = len(lines[start]) - len(_TRACEBACK)  # torch writes "[rank0]: " before every line
+        prefix = 0 if lines[start] == _ORIGINAL else len(lines[start]) - len(_TRACEBACK)  # of torch: "[rank0]: "
         story = [line[prefix:] for line in lines[start:]]
         end = next((i for i in range(1, len(story)) if story[i] and not story[i].startswith(" ")), None)
         if end is not None and _EXCEPTION.match(story[end]):

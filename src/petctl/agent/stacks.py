@@ -16,6 +16,7 @@ from typing import Callable, Dict, List, Optional, Set
 from petctl.agent.channel import Channel
 from petctl.agent.logfiles import read_end
 from petctl.agent.workers import Worker
+from petctl.causes import HANG
 from petctl.rendezvous.messages import Failure, Stall
 from petctl.rendezvous.stall import names as rank_names
 
@@ -84,6 +85,7 @@ def failure_of(worker: Worker, node: str, stall: Stall) -> Failure:
         time=time.time(),
         hung=True,
         task=worker.launch.task,
+        cause=HANG,
     )
 
 

@@ -37,7 +37,20 @@ def failure_lines(title: str, error: ErrorStatus) -> list[str]:
         how = f"hangs: {error.message}"
     who = f"{error.task} (rank {error.rank})" if error.task else f"rank {error.rank}"
     head = f"{title}  {who} on node {error.node}, {how}"
-    return [head, *(f"    {line}" for line in (error.traceback or error.message).splitlines())]
+    words = [f"    {line}" for line in (error.traceback or error.message).splitlines()]
+    return [head, *words, *_known_cause(error, " " * (len(title) - len(title.lstrip())))]
+
+
+def _known_cause(error: ErrorStatus, indentation: str) -> list[str]:
+    """What its cause is called, means and calls for, if that is known."""
+    if not error.cause:
+        return []
+    from petctl.causes import known
+
+    cause = known().get(error.cause)  # one of a newer version is only named
+    if cause is None:
+        return [f"{indentation}cause       {error.cause}"]
+    return [f"{indentation}cause       {cause.name}: {cause.says}", f"{indentation}advice      {cause.advice}"]
 
 
 def root_cause(status: Status) -> list[str]:

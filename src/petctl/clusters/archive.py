@@ -4,8 +4,9 @@
     petctl-operator.pyz   the operator for Kubernetes, and the agent that it hands out; Python 3.11
 
 The same sources give the same bytes, whenever and wherever they are built: sorted names, one fixed time, no byte code.
-Comments, docstrings and the annotations of functions stay at home, which saves more than a quarter: there is little
-room in what `kubectl apply` takes. Lines keep their numbers, so that tracebacks stay true.
+Comments, docstrings, the annotations of functions and most of the indentation stay at home, which saves more than a
+quarter: there is little room in what `kubectl apply` takes. So do the words for people in data. Lines of programs keep
+their numbers, so that tracebacks stay true.
 
     python -m petctl.clusters.archive [DIRECTORY]
 """
@@ -20,7 +21,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 AGENT, OPERATOR = "petctl-agent.pyz", "petctl-operator.pyz"
-AGENT_PARTS = ("__init__.py", "errors.py", "rendezvous", "depot", "agent", "supervision", "elastic")
+AGENT_PARTS = (
+    *("__init__.py", "errors.py", "causes.py", "causes.ini"),
+    *("rendezvous", "depot", "agent", "supervision", "elastic"),
+)
 OPERATOR_PARTS = (
     *AGENT_PARTS,
     *(f"clusters/{name}.py" for name in ("__init__", "archive", "base", "certificate", "config")),
@@ -46,10 +50,13 @@ _STRINGS = "|".join(
     for quote in ('"', "'")
 )
 _STRING_OR_COMMENT = re.compile(rf"{_STRINGS}|#[^\n]*", re.DOTALL)
+_STRING_OR_INDENTATION = re.compile(rf"{_STRINGS}|^(?: {{4}})+", re.DOTALL | re.MULTILINE)
 _DOCSTRING = '"-"'  # not empty: a dataclass without one makes one up, and that takes time
 _DEFINITION = re.compile(r"^ *(?:async )?def \w+\(", re.MULTILINE)
 _SIGN = re.compile(r"[][(){}:,=]")
 _RESULT = re.compile(r" ->[^\n]+?(?=:\n|: \S)")
+_OF_SELF = re.compile(r"^ +self\.\w+(: [^=\n]+) = ", re.MULTILINE)
+_FOR_PEOPLE = re.compile(r"^(?:(?:#|says =|advice =|transient =).*)?\n", re.MULTILINE)  # in causes.ini
 _IN_LAMBDA = re.compile(r"\blambda\b[^:]*$")
 
 
@@ -107,10 +114,11 @@ def without_comments(text: str) -> str:
 
 
 def without_annotations(text: str) -> str:
-    """The same program without the types of parameters and results; those of a class's fields mean something, and stay.
+    """The same program without the types of parameters, results and attributes of `self`; those of a class's fields
+    mean something, and stay.
 
     It reads what `without_comments` has left."""
-    masked = _STRING_OR_COMMENT.sub(lambda found: "_" * len(found[0]), text)  # there are no signs in strings
+    masked = _masked(text)
     kept: list[str] = []
     end = 0
     for found in _DEFINITION.finditer(masked):
@@ -136,7 +144,25 @@ def without_annotations(text: str) -> str:
         if result is not None:
             kept.append(text[end:place])
             end = result.end()
+    text = "".join(kept) + text[end:]
+    masked = _masked(text)
+    kept, end = [], 0
+    for found in _OF_SELF.finditer(masked):
+        kept.append(text[end : found.start(1)])
+        end = found.end(1)
     return "".join(kept) + text[end:]
+
+
+def _masked(text: str) -> str:
+    """As long as the text, and without signs in strings."""
+    return _STRING_OR_COMMENT.sub(lambda found: "_" * len(found[0]), text)
+
+
+def less_indented(text: str) -> str:
+    """The same program with one blank for each step of its indentation.
+
+    It reads what `without_comments` has left."""
+    return _STRING_OR_INDENTATION.sub(lambda found: found[0] if found[0].strip() else found[0][::4], text)
 
 
 def _sources(parts: tuple[str, ...]) -> dict[str, bytes]:
@@ -145,12 +171,14 @@ def _sources(parts: tuple[str, ...]) -> dict[str, bytes]:
     for part in parts:
         path = PACKAGE / part
         found += path.rglob("*.py") if path.is_dir() else [path]
-    return {
-        path.relative_to(PACKAGE.parent).as_posix(): without_annotations(
-            without_comments(path.read_text("utf-8"))
-        ).encode()
-        for path in sorted(found)
-    }
+    return {path.relative_to(PACKAGE.parent).as_posix(): _reduced(path).encode() for path in sorted(found)}
+
+
+def _reduced(path: Path) -> str:
+    text = path.read_text("utf-8")
+    if path.suffix == ".py":
+        return less_indented(without_annotations(without_comments(text)))
+    return _FOR_PEOPLE.sub("", text)
 
 
 def _packed(module: str, least: tuple[int, int], contents: dict[str, bytes]) -> bytes:

@@ -17,7 +17,7 @@ from petctl.agent.task import Role as AgentRole
 from petctl.errors import UsageError
 from petctl.rendezvous.events import Config
 from petctl.spec import Job
-from petctl.spec.retries import retried_codes
+from petctl.spec.retries import retried_causes, retried_codes
 
 
 def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:
@@ -67,6 +67,7 @@ def config_of(job: Job) -> Config:
         wanted=job.nodes.initial,
         restarts=job.restarts,
         retry_on=retried_codes(job.retry_on),
+        retry_causes=retried_causes(job.retry_on),
         silence=job.rendezvous.silence,
         join_timeout=job.rendezvous.join_timeout,
         last_call=job.rendezvous.last_call,

@@ -2,6 +2,7 @@
 
     api.py       submit, resubmit, get, list_jobs, render; JobHandle
     status.py    Status: one model for every cluster
+    diagnosis.py why a job failed, as far as that is known by a name
     names.py     ids such as mnist-3f9k, and finding a job by a part of one
     registry.py  a cache of ended jobs, so that `list` stays quick; can be deleted at any time
     home.py      where petctl keeps its state

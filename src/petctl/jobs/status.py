@@ -62,6 +62,7 @@ class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
     time: float = 0.0
     hung: bool = False  # it made no step any more; `traceback` are its stacks
     task: str = ""  # which one of a role it was: "worker 1"
+    cause: str = ""  # a known one, by its name in causes.ini, where what it says and advises stands too
 
 
 class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):

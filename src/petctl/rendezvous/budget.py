@@ -3,8 +3,8 @@
 The rule: at most one failure is charged per round (a charge ends its round, and what fails after the first is its
 consequence), and it is given back if a member of that round proves lost within `silence`. With nothing left the next
 failure is a verdict, which ends the job only after every member has answered a probe: a node's silent death must not
-be taken for the program's fault. A failure with an exit code that is not to be retried on is a verdict at once; a hang
-has no exit code.
+be taken for the program's fault. A failure whose exit code and cause are both not to be retried on is a verdict at
+once; a hang is always retried.
 
 It must not know nodes, phases or orders: `machine.py` tells it who was a member and who is lost, and acts on its word.
 """
@@ -22,9 +22,12 @@ Member = Tuple[str, str]  # (node, incarnation)
 class Budget:
     """The failures that a job may still have. Public attributes are for reading; `spent` is also taken over."""
 
-    def __init__(self, restarts: int, silence: float, retry_on: Sequence[Sequence[int]] = ()) -> None:
+    def __init__(
+        self, restarts: int, silence: float, retry_on: Sequence[Sequence[int]] = (), retry_causes: Sequence[str] = ()
+    ) -> None:
         self.restarts, self.silence = restarts, silence
-        self._retry_on = retry_on  # (low, high) of exit codes; none: all
+        self._retry_on = retry_on  # (low, high) of exit codes ...
+        self._retry_causes = retry_causes  # ... and names of causes; neither: all failures
         self.spent = 0
         self.verdict: Optional[Failure] = None  # final unless a member proves lost
         self.probe = 0  # the newest question to the members whether they live; they repeat its number
@@ -33,7 +36,9 @@ class Budget:
 
     def retries(self, failure: Failure) -> bool:
         """Is this a failure to restart from, as long as there are restarts?"""
-        return not self._retry_on or failure.hung or any(low <= failure.code <= high for low, high in self._retry_on)
+        if failure.hung or not (self._retry_on or self._retry_causes):
+            return True
+        return failure.cause in self._retry_causes or any(low <= failure.code <= high for low, high in self._retry_on)
 
     def charge(self, failure: Failure, members: Iterable[Member], now: float) -> bool:
         """Takes the failure of a round with these members; False: it is not restarted from, but to be condemned."""
@@ -67,7 +72,8 @@ class Budget:
             return None
         sentence = self.verdict.sentence()
         if not self.retries(self.verdict):
-            sentence += f" (exit code {self.verdict.code} is not one to retry on)"
+            cause = f" by {self.verdict.cause}" if self.verdict.cause else ""
+            sentence += f" (exit code {self.verdict.code}{cause} is not one to retry on)"
         return Outcome(m.ENDED_FAILED, self.verdict.code or 1, sentence, self.verdict)
 
     def pardon(self) -> None:

@@ -120,7 +120,8 @@ class Config:
     max_nodes: int
     wanted: int
     restarts: int = 3
-    retry_on: Tuple[Tuple[int, int], ...] = ()  # ranges of exit codes that are restarted from; none: all
+    retry_on: Tuple[Tuple[int, int], ...] = ()  # ranges of exit codes that are restarted from ...
+    retry_causes: Tuple[str, ...] = ()  # ... and known causes, by name; neither: all failures
     silence: float = 5.0
     join_timeout: float = 600.0  # 0: wait for ever
     last_call: float = 0.0

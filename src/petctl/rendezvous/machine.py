@@ -79,7 +79,7 @@ class Coordinator:
         self.round = 0
         self.ran = 0  # the newest round that was committed, by anybody
         self.seq = 0
-        self.budget = Budget(config.restarts, config.silence, config.retry_on)
+        self.budget = Budget(config.restarts, config.silence, config.retry_on, config.retry_causes)
         self.steps = StepWatch(config.stall_after)
         self.wanted = config.wanted
         self.elastic = False  # workers of this job can wait, parked, for their place

@@ -82,6 +82,7 @@ class Failure:
     time: float = 0.0  # wall clock of the node, for people only
     hung: bool = False  # it did not end: it made no step any more, and `traceback` are its stacks
     task: str = ""  # which one of a role it was: "worker 1"
+    cause: str = ""  # its name in causes.ini, if it is a known one
 
     def sentence(self) -> str:
         how = f"was killed by {self.signal}" if self.signal else f"exited with code {self.code}"

@@ -85,6 +85,26 @@ def test_a_silent_failure_on_a_full_disk_says_so(
     assert told in message and bool(told) == bool(message)
 
 
+def test_the_original_of_an_exception_that_was_passed_on() -> None:
+    """As PyTorch passes on what a worker process of a DataLoader raised."""
+    passed_on = trace(1).replace("ValueError: bad step", "KeyError: Caught KeyError in DataLoader worker process 0.")
+    message, text = from_stderr((passed_on + f"Original {trace(2)}\n").encode())
+    assert message == "ValueError: bad step"
+    assert text.startswith("Original Traceback") and 'File "train.py", line 1, in step' in text
+
+
+def test_the_known_cause_is_told_with_the_failure(tmp_path: Path) -> None:
+    launch = Launch(0, 0, ["true"], {}, None, str(tmp_path / "out"), str(tmp_path / "err"))
+    with subprocess.Popen(["true"]) as process:
+        worker = Worker(launch, process)
+    worker.code = 1
+    assert explain(worker, "0").cause == ""
+    (tmp_path / "out").write_text("fatal: Connection refused\n")
+    assert explain(worker, "0").cause == "network"
+    (tmp_path / "err").write_text(trace(1).replace("ValueError: bad", "OSError: [Errno 28] No space left on device: "))
+    assert explain(worker, "0").cause == "no-space"
+
+
 def test_names_of_signals() -> None:
     assert (signal_name(9), signal_name(11)) == ("SIGKILL", "SIGSEGV")
     if sys.platform.startswith("linux"):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import io
 import json
 import subprocess
 import sys
+import tempfile
 import textwrap
 import zipfile
 from pathlib import Path
@@ -17,13 +19,14 @@ from petctl.clusters import archive
 from petctl.clusters.archive import (
     agent_bytes,
     build_operator,
+    less_indented,
     operator_bytes,
     without_annotations,
     without_comments,
 )
 from petctl.clusters.kubernetes import manifests
 
-SOURCES = sorted(archive._sources(archive.OPERATOR_PARTS))
+SOURCES = sorted(name for name in archive._sources(archive.OPERATOR_PARTS) if name.endswith(".py"))
 
 
 class Program(ast.NodeTransformer):
@@ -135,12 +138,14 @@ class Untyped(ast.NodeTransformer):
     """A syntax tree whose functions have no types; what is left stays in its line, wherever there."""
 
     def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute) and node.value is not None:
+            node = ast.copy_location(ast.Assign([node.target], node.value), node)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             node.returns = None
         elif isinstance(node, ast.arg):
             node.annotation = None
             node.end_lineno = node.lineno
-        if isinstance(node, (ast.expr, ast.stmt, ast.arg)):
+        if isinstance(node, (ast.expr, ast.stmt, ast.arg, ast.keyword)):
             node.col_offset = node.end_col_offset = 0
         return self.generic_visit(node)
 
@@ -167,6 +172,8 @@ class Point(NamedTuple):
 
     async def move(self, by: dict[str, "int"] = {"a": 1}, /, *rest: Any, key: Key = lambda a, b: a, **more: Any) -> "P":
         y: int = by["a"]
+        self.z: dict[str, int] = {"self.a: int = 1": 2}
+        self.far: int
         return lambda z: z
 
 def far(
@@ -189,6 +196,8 @@ class Point(NamedTuple):
 
     async def move(self, by= {"a": 1}, /, *rest, key= lambda a, b: a, **more):
         y: int = by["a"]
+        self.z = {"self.a: int = 1": 2}
+        self.far: int
         return lambda z: z
 
 def far(
@@ -210,6 +219,38 @@ def odd() -> Dict[
 def test_types_of_parameters_and_results_go_and_nothing_else() -> None:
     assert without_annotations(TYPED) == UNTYPED
     assert untyped(UNTYPED) == untyped(TYPED)
+
+
+def shape(text: str) -> str:
+    """Statements with their lines, wherever they are in them."""
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.expr, ast.stmt, ast.arg, ast.keyword, ast.alias, ast.excepthandler)):
+            node.col_offset = node.end_col_offset = 0
+    return ast.dump(tree, include_attributes=True)
+
+
+def test_with_less_indentation_it_is_the_same_program_line_by_line() -> None:
+    for name in SOURCES:
+        text = without_comments((archive.PACKAGE.parent / name).read_text())
+        assert shape(less_indented(text)) == shape(text), name
+    text = 'if a:\n    b = """\n    c\n"""\n    if d:\n        e = (1,\n              2)\n'
+    assert less_indented(text) == 'if a:\n b = """\n    c\n"""\n if d:\n  e = (1,\n     2)\n'
+
+
+def test_the_causes_travel_without_words_for_people() -> None:
+    archived = zipfile.ZipFile(io.BytesIO(agent_bytes())).read("petctl/causes.ini").decode()
+    lines = [line for line in archived.splitlines() if not line.startswith((" ", "["))]
+    assert {line.split(" =")[0] for line in lines} == {"match", "signals", "exit"}
+    whole, reduced = configparser.RawConfigParser(), configparser.RawConfigParser()
+    whole.read(archive.PACKAGE / "causes.ini")
+    reduced.read_string(archived)
+    assert reduced.sections() == whole.sections()
+    for name in whole.sections():
+        assert all(whole[name][key] == value for key, value in reduced[name].items())
+    program = 'from petctl.causes import find; print(find("x\\nOSError: [Errno 28] No space left on device"), end="")'
+    with tempfile.TemporaryDirectory() as directory:
+        assert run(program, archive.build_agent(Path(directory) / "agent.pyz")) == "no-space"
 
 
 def test_the_agent_fits_where_kubectl_keeps_a_copy_of_it() -> None:

@@ -100,6 +100,30 @@ def test_a_verdict_says_that_its_code_is_not_retried() -> None:
     assert outcome.sentence == "rank 0 on node 0 exited with code 9: no (exit code 9 is not one to retry on)"
 
 
+@pytest.mark.parametrize(
+    ("failure", "retried"),
+    [
+        (Failure("0", 0, 0, 1, cause="network"), True),
+        (Failure("0", 0, 0, 1, cause="missing-module"), False),
+        (Failure("0", 0, 0, 1), False),  # nobody knows why
+        (Failure("0", 0, 0, 3, cause="missing-module"), True),  # the code is enough
+        (Failure("0", 0, 0, 124, hung=True, cause="hang"), True),
+    ],
+)
+def test_causes_are_restarted_from_beside_exit_codes(failure: Failure, retried: bool) -> None:
+    budget = Budget(2, SILENCE, [[3, 3]], ["network", "ecc"])  # as it is read from a record
+    assert budget.charge(failure, MEMBERS, 10.0) is retried
+    assert Budget(2, SILENCE, (), ("network",)).retries(failure) is (retried and failure.code != 3)
+
+
+def test_a_verdict_names_the_cause_that_is_not_retried() -> None:
+    budget = Budget(2, SILENCE, (), ("network",))
+    budget.condemn(Failure("0", 0, 0, 1, message="no", cause="no-space"))
+    outcome = budget.outcome([1])
+    assert outcome is not None
+    assert outcome.sentence.endswith("code 1: no (exit code 1 by no-space is not one to retry on)")
+
+
 def test_the_last_failure_of_a_retried_kind_says_nothing_of_codes() -> None:
     budget = Budget(0, SILENCE, ((3, 3),))
     assert not budget.charge(FAILURE, MEMBERS, 10.0)

@@ -1,0 +1,37 @@
+"""How often the kernel has killed for memory, read from wherever this machine tells it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from petctl.agent.oom import MemoryWatch
+from petctl.agent.rootcause import cause_of
+
+
+@pytest.mark.parametrize(
+    ("groups", "file"),
+    [
+        ("0::/job/a\n", "cgroup/job/a/memory.events"),
+        ("0::/not/seen/from/a/container\n", "cgroup/memory.events"),
+        ("9:cpu:/x\n4:memory:/job/a\n0::/\n", "cgroup/memory/job/a/memory.oom_control"),
+        ("", "proc/vmstat"),
+    ],
+)
+def test_every_kill_is_noticed_once(tmp_path: Path, groups: str, file: str) -> None:
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text(groups)
+    counter = tmp_path / file
+    counter.parent.mkdir(parents=True, exist_ok=True)
+    counter.write_text("oom 7\noom_kill 2\n")
+    watch = MemoryWatch(str(tmp_path / "proc"), str(tmp_path / "cgroup"))
+    assert cause_of(137, "SIGKILL", "", "", memory=watch) == "killed"
+    counter.write_text("oom 9\noom_kill 3\n")
+    assert cause_of(139, "SIGSEGV", "", "", memory=watch) == "segfault"
+    assert cause_of(137, "SIGKILL", "", "", memory=watch) == "host-out-of-memory"
+    assert cause_of(137, "SIGKILL", "", "", memory=watch) == "killed"
+
+
+def test_a_machine_that_tells_nothing_has_killed_nothing(tmp_path: Path) -> None:
+    assert not MemoryWatch(str(tmp_path), str(tmp_path)).killed()
