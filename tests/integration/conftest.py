@@ -1,11 +1,17 @@
-"""For all integration tests: interpreters that `make test` provides, and a memory of imports that is the test's own."""
+"""For all integration tests: interpreters that `make test` provides, one Azurite for all who do not ask what other
+containers there are, and a memory of imports that is the test's own."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.integration.store.servers import Azurite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -14,6 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing that petctl learns in a test is kept, and nothing that was learnt before is known in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """A real server; each test makes containers of its own."""
+    from tests.integration.store.conftest import running
+    from tests.integration.store.servers import Azurite
+
+    yield from running(Azurite, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")

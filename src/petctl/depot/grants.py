@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode
 from xml.etree import ElementTree
 
 from petctl.depot.exchange import Exchange
+from petctl.depot.marks import stands_for_folder
 from petctl.depot.refusals import PASSING, reason, refusal, unreachable
 from petctl.depot.signing import AwsKey, blob_sas, sigv4_url
 from petctl.errors import PetctlError, ProtocolError, Refused, StoreError
@@ -183,7 +184,8 @@ def _page_url(grant: Grant, after: str, now: datetime) -> str:
         if after:
             query["continuation-token"] = after
     else:
-        query = {"restype": "container", "comp": "list", "prefix": grant.prefix, "maxresults": str(PAGE)}
+        query = {"restype": "container", "comp": "list", "include": "metadata", "prefix": grant.prefix}
+        query["maxresults"] = str(PAGE)
         if after:
             query["marker"] = after
     url = f"{grant.base}{'' if grant.kind == 'az' else '/'}?{urlencode(query, quote_via=quote)}"
@@ -202,6 +204,8 @@ def _parsed(body: bytes, grant: Grant) -> Dict[str, Any]:
         after = root.findtext("NextContinuationToken") or ""
     else:
         for item in root.iter("Blob"):
+            if stands_for_folder(item):
+                continue
             when = parsedate_to_datetime(item.findtext("Properties/Last-Modified") or "").timestamp()
             size = int(item.findtext("Properties/Content-Length") or 0)
             found.append((item.findtext("Name") or "", size, when, item.findtext("Properties/Etag") or ""))

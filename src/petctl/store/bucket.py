@@ -75,6 +75,18 @@ class Bucket:
     def own_entries(self, path: str) -> Iterator[Entry]:
         return self.entries(path)
 
+    def beginning(self, start: str) -> Iterator[Entry]:
+        """Every object whose name begins so, also in the middle of a word, with its whole path; `start` itself first,
+        if it is there."""
+        own = self.find(start) if start and not start.endswith("/") else None
+        if own is not None:
+            yield own
+        folder = start.rpartition("/")[0]
+        for entry in self.entries(folder):
+            path = f"{folder}/{entry.path}" if folder else entry.path
+            if path.startswith(start) and path != start:
+                yield entry._replace(path=path)
+
     def children(self, path: str) -> Iterator[Entry]:
         import obstore
 

@@ -12,9 +12,11 @@ import threading
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
+from itertools import repeat
 from typing import Callable, Iterator, Mapping
 from xml.etree import ElementTree
 
+from petctl.depot.marks import FOLDER_MARK, stands_for_folder
 from petctl.store.parts import xml_answer
 from petctl.store.place import Entry
 from petctl.store.rest import Rest
@@ -31,9 +33,9 @@ def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[
     """Every object with this prefix, names without it; with `most`, only the first so many."""
     columns, when = (_S3_COLUMNS, _iso_time) if kind == "s3" else (_AZURE_COLUMNS, _mail_time)
     for page in _pages(rest, kind, prefix, {}, most):
-        for name, size, modified, tag in _rows(page, kind, columns):
+        for name, size, modified, tag, mark in _rows(page, kind, columns):
             if len(name) > len(prefix):
-                yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag))
+                yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag), bool(mark))
         if most:
             return
 
@@ -46,8 +48,8 @@ def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
         for item in root.iter(common):
             yield Entry((item.findtext(path) or "")[len(prefix) : -1], 0, 0.0, folder=True)
         when = _iso_time if kind == "s3" else _mail_time
-        for name, size, modified, tag in _parsed_rows(root, kind):
-            if len(name) > len(prefix):
+        for name, size, modified, tag, mark in _parsed_rows(root, kind):
+            if len(name) > len(prefix) and not mark:
                 yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag))
 
 
@@ -57,7 +59,8 @@ def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: in
         query, size = {"list-type": "2", "prefix": prefix, **more}, "max-keys"
         mark, marked = "continuation-token", re.compile(rb"<NextContinuationToken>([^<]+)<")
     else:
-        query, size = {"restype": "container", "comp": "list", "prefix": prefix, **more}, "maxresults"
+        query = {"restype": "container", "comp": "list", "include": "metadata", "prefix": prefix, **more}
+        size = "maxresults"
         mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
     page = rest.call("GET", "", {**query, size: str(most or _FIRST)}).body
     query[size] = str(PAGE[kind])
@@ -91,23 +94,25 @@ def _begun(work: Callable[[], bytes]) -> Callable[[], bytes]:
 
 
 def _rows(page: bytes, kind: str, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Name, size, time and tag of each object. Column by column, which is quick, where every object has them all."""
+    """Name, size, time and tag of each object, and whether it only stands for a folder. Column by column, which is
+    quick, where every object has them all and none is such a mark."""
     text = page.decode()
     found = [re.findall(f"<{column}>([^<]*)</{column}>", text) for column in columns]
     items = text.count("<Contents>" if kind == "s3" else "<Blob>")
-    if all(len(column) == items for column in found) and "&" not in "".join(found[0]):
-        return iter(zip(*found))
+    plain = "&" not in "".join(found[0]) and FOLDER_MARK not in text.lower()
+    if plain and all(len(column) == items for column in found):
+        return iter(zip(*found, repeat("")))
     return _parsed_rows(xml_answer(page), kind)
 
 
 def _parsed_rows(root: ElementTree.Element, kind: str) -> Iterator[tuple[str, ...]]:
     if kind == "s3":
         for item in root.iter("Contents"):
-            yield tuple(item.findtext(column) or "" for column in _S3_COLUMNS)
+            yield (*(item.findtext(column) or "" for column in _S3_COLUMNS), "")
     else:
         for item in root.iter("Blob"):
             rest = (item.findtext(f"Properties/{column}") or "" for column in _AZURE_COLUMNS[1:])
-            yield (item.findtext("Name") or "", *rest)
+            yield (item.findtext("Name") or "", *rest, FOLDER_MARK if stands_for_folder(item) else "")
 
 
 def _quoted(tag: str) -> str:

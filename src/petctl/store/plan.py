@@ -154,8 +154,8 @@ def _files(source: End) -> Iterator[Entry]:
 
 
 def _stands_for_folder(entry: Entry) -> bool:
-    """Whether it is one of the empty objects by which some tools make folders seen (`folder/`)."""
-    return entry.path.endswith("/") and not entry.size
+    """Whether it is one of the empty objects by which some tools make folders seen (`folder/`, or marked as one)."""
+    return entry.folder or (entry.path.endswith("/") and not entry.size)
 
 
 def _check_name(path: str, source: End) -> None:

@@ -7,10 +7,13 @@ bytes that go from the socket into the file without a detour.
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Iterator, Mapping, Sequence
 from urllib.parse import parse_qs, quote, urlsplit
 
+from petctl.depot.marks import FOLDER_MARK
+from petctl.depot.signing import blob_sas
 from petctl.errors import NoSuchPlace, Refused
 from petctl.store.body import Body, Held
 from petctl.store.bucket import PLAIN_MD5, Bucket
@@ -97,7 +100,19 @@ class SignedBucket(Bucket):
         begin = f"{path}/" if path else ""
         return next(page_entries(self._rest, self.location.kind, begin, most=2), None) is not None
 
+    def beginning(self, start: str) -> Iterator[Entry]:
+        self.check_may_look()
+        own = self._head(start) if start and not start.endswith("/") else None
+        if own is not None:
+            yield own
+        for entry in page_entries(self._rest, self.location.kind, start):
+            yield entry._replace(path=start + entry.path)
+
     def find(self, path: str) -> Entry | None:
+        entry = self._head(path)
+        return None if entry is None or entry.folder else entry
+
+    def _head(self, path: str) -> Entry | None:
         try:
             headers = self._rest.call("HEAD", path).headers
         except NoSuchPlace:
@@ -106,7 +121,8 @@ class SignedBucket(Bucket):
             self.holds(path)  # for the same reason: this says why
             raise
         modified = parsedate_to_datetime(headers["last-modified"]).timestamp()
-        return Entry(path, int(headers["content-length"]), modified, headers.get("etag", ""))
+        mark = headers.get(self._meta + FOLDER_MARK, "") == "true"
+        return Entry(path, int(headers["content-length"]), modified, headers.get("etag", ""), mark)
 
     def whole(self, entry: Entry) -> Body:
         answer = self._rest.call("GET", entry.path)
@@ -166,6 +182,11 @@ class SignedBucket(Bucket):
     def url(self, path: str, seconds: int) -> str:
         if self.access.sas:
             return f"{self.access.endpoint}/{self.location.bucket}/{quote(path)}?{self.access.sas}"
+        if self.location.kind == "az" and self.access.key:  # obstore signs names with blanks wrongly
+            now = datetime.now(timezone.utc)
+            begin, end = now - timedelta(minutes=15), now + timedelta(seconds=seconds)  # clocks differ
+            sas = blob_sas(self.access.key_id, self.access.key, self.location.bucket, path, "r", begin, end)
+            return f"{self.access.endpoint}/{self.location.bucket}/{quote(path)}?{sas}"
         return super().url(path, seconds)
 
     def encrypted(self, path: str) -> bool:

@@ -20,10 +20,9 @@ from petctl.errors import SpecError
 from petctl.jobs import JobHandle, list_jobs, resubmit, submit
 from petctl.jobs.secrets import list_secrets
 from tests.integration.local.conftest import Stage, children, eventually, job_path, stage
-from tests.integration.store.conftest import azurite
 from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 
-__all__ = ["azurite", "stage"]
+__all__ = ["stage"]
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 TOLD = """

@@ -21,7 +21,7 @@ from petctl.store.location import parse_location
 from petctl.store.plan import open_end, open_source
 from petctl.store.transfer import Tally, transfer
 from tests.integration.store.proxy import Proxy
-from tests.integration.store.servers import Azurite, Missing, SeaweedFS, Server
+from tests.integration.store.servers import Missing, SeaweedFS, Server
 
 NUMBERS = itertools.count(1)
 
@@ -44,11 +44,6 @@ def running(kind: type[Any], factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
     yield from running(SeaweedFS, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    yield from running(Azurite, tmp_path_factory)
 
 
 @dataclass

@@ -38,6 +38,15 @@ def test_ls_du_and_url(full: Scene) -> None:
     full.petctl("url", f"{full.root}/x/sub", code=2)
 
 
+def test_a_link_works_for_any_name(scene: Scene) -> None:
+    name = "a b/ü+&%.txt"
+    fill(scene.folder / "source", {name: 5})
+    scene.copy(scene.folder / "source", f"{scene.root}/x")
+    link = scene.petctl("url", f"{scene.root}/x/{name}").stdout.strip()
+    with urllib.request.urlopen(link, timeout=10) as answer:
+        assert answer.read() == (scene.folder / "source" / name).read_bytes()
+
+
 def test_rm_takes_the_path_and_not_what_shares_its_letters(full: Scene) -> None:
     refused = full.petctl("rm", f"{full.root}/x/sub", code=2)
     assert "--yes" in refused.stderr

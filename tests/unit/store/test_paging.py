@@ -64,6 +64,26 @@ def test_names_that_xml_writes_otherwise(kind: str) -> None:
     assert [entry.path for entry in page_entries(store, kind, "x/")] == ["& <0>", "& <1>", "& <2>"]
 
 
+def test_blobs_that_stand_for_folders_are_no_files() -> None:
+    items = [AZURE_ITEM.format(name=f"x/{name}", size=0) for name in ("a", "b", "b/c")]
+    items[1] = items[1].replace("</Blob>", "<Metadata><Hdi_isfolder>true</Hdi_isfolder></Metadata></Blob>")
+    items[2] = items[2].replace("</Blob>", "<Metadata><other>hdi_isfolder</other></Metadata></Blob>")
+    asked: list[Mapping[str, str]] = []
+
+    def call(method: str, path: str, query: Mapping[str, str]) -> Any:
+        asked.append(query)
+        return SimpleNamespace(body=f'<Result xmlns="x">{"".join(items)}<NextMarker/></Result>'.encode())
+
+    store: Any = SimpleNamespace(call=call)
+    assert [(entry.path, entry.folder) for entry in page_entries(store, "az", "x/")] == [
+        ("a", False),
+        ("b", True),
+        ("b/c", False),
+    ]
+    assert [entry.path for entry in page_children(store, "az", "x/")] == ["a", "b/c"]
+    assert [query["include"] for query in asked] == ["metadata", "metadata"]
+
+
 def test_only_the_page_after_the_one_that_is_read_is_asked_for() -> None:
     store: Any = Store("s3", 100_000)
     stream = page_entries(store, "s3", "x/")
