@@ -265,12 +265,17 @@ def _mount_lines(commands: Sequence[Tuple[str, str, str]]) -> List[str]:
     """Shell lines that mount what is not mounted yet, and say which one could not be."""
     lines = []
     for path, command, point in commands:
-        told = shlex.quote(f"petctl: cannot mount {path}: `{command}` ended with code")
+        told = shlex.quote(f"petctl: cannot mount {path}: {program_of(command)} ended with code")
         lines.append(
             f"mountpoint -q {shlex.quote(point)} || {{ {command} {shlex.quote(point)}; }} || "
             f'{{ code=$?; echo {told} "$code" >&2; exit "$code"; }}'
         )
     return lines
+
+
+def program_of(line: str) -> str:
+    """The first program in a shell line, for the logs: there may be a password in the rest of it."""
+    return next((word for word in line.split() if "=" not in word), "its command")
 
 
 def _unmount(point: str) -> None:

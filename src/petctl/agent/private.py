@@ -13,6 +13,7 @@ A node works without it, only that its workers cannot talk to it: nothing here r
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import Callable, List
 
@@ -112,7 +113,9 @@ def _has_petctl(python: str) -> bool:
 
 
 def _parents() -> List[str]:
-    return [os.environ.get("TMPDIR") or "/tmp", "/tmp", "/dev/shm"]
+    own = os.environ.get("TMPDIR", "")
+    # The path is part of shell scripts and of lists that mpirun splits.
+    return [*([own] if re.fullmatch(r"/[\w./+-]*", own) else []), "/tmp", "/dev/shm"]
 
 
 def _is_own(path: str) -> bool:

@@ -9,6 +9,7 @@ file servers, storage accounts.
     machines    what a cluster is made of: its settings file and options -> what was asked for
     clusters    clusters: each is a local cluster of petctl's under the same name, where that is free
     jobs        jobs: a name for one of petctl's own
+    standing    ... how it stands, and how it ended
     reported    resources as `show` prints them: every key, unset ones null
     removal     deleting a resource with everything in it, jobs first
     mounts      what options and settings files ask to be mounted

@@ -14,34 +14,37 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.batchai.machines import DEALLOCATIONS
+from petctl.batchai.machines import DEALLOCATIONS, kept
 from petctl.batchai.mounts import fleet_mounts
 from petctl.batchai.names import Address, check_name, parse_id, resource_id
 from petctl.batchai.resources import trail_of
 from petctl.batchai.tree import Missing, Tree
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster
-from petctl.errors import NotFound, UsageError
+from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.spec.batchai import Resolver
 
+OURS = "petctl://"  # before the names of petctl's own clusters, where Azure's have ids
 MOUNT_ROOT = "$AZ_BATCHAI_MOUNT_ROOT"
 LONGEST = 64
 _TO_FLEET = dict(zip(DEALLOCATIONS, ("requeue", "terminate", "wait"), strict=True))
 _FROM_FLEET = {ours: theirs for theirs, ours in _TO_FLEET.items()}
 
 
-def create_cluster(home: Path, address: Address, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A cluster with nodes; the settings are those of `machines.cluster_settings`."""
+def create_cluster(home: Path, address: Address, settings: Mapping[str, Any], resolve: Resolver) -> dict[str, Any]:
+    """A cluster with nodes; the settings are those of `machines.cluster_settings`, `resolve` knows where mounts are."""
     from petctl.clusters.local import fleet
     from petctl.clusters.local.secrets import set_secret
 
     tree = Tree(home)
     check_name("cluster", address.name)
     trail = trail_of("clusters", address)
-    spec, values = _spec(home, settings)
+    spec, values = _spec(settings, resolve)
     record: dict[str, Any] = {
         "created": time.time(),
-        "settings": _without_secrets(settings),
+        "settings": kept(settings),
         "secrets": sorted(values),
         "petctl": "",
+        "fleet": "",
     }
     with tree.locked():
         names = _free_names(home, address)
@@ -52,7 +55,7 @@ def create_cluster(home: Path, address: Address, settings: Mapping[str, Any]) ->
                 set_secret(home, name, value)
             while True:
                 try:
-                    fleet.create(home, record["petctl"], spec)
+                    made = fleet.create(home, record["petctl"], spec)
                     break
                 except AlreadyExists:  # somebody else's since we looked
                     record = tree.change(trail, petctl=next(names))
@@ -60,7 +63,7 @@ def create_cluster(home: Path, address: Address, settings: Mapping[str, Any]) ->
             forget_secrets(home, DEFAULT, values)
             tree.remove(trail)
             raise
-    return record
+        return tree.change(trail, fleet=made["id"])
 
 
 def read_cluster(home: Path, address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -69,7 +72,7 @@ def read_cluster(home: Path, address: Address) -> tuple[dict[str, Any], dict[str
 
     record = Tree(home).read(trail_of("clusters", address))
     try:
-        view = fleet.read(home, record["petctl"])
+        view = fleet.read(home, _own(home, record))
     except NotFound:
         words = f"its nodes are gone: petctl's cluster {record['petctl']!r} was deleted; delete this one as well"
         manual = {"nodeDeallocationOption": DEALLOCATIONS[0], "targetNodeCount": 0}
@@ -120,18 +123,21 @@ def setup_output(home: Path, address: Address) -> Path | None:
 
 
 def find_target(home: Path, text: str, near: Address) -> dict[str, Any]:
-    """The cluster that `-c` means: one of the workspace, an id, or any that petctl is configured with."""
+    """The cluster that `-c` means: one of the workspace, an id, or any that petctl knows; also as `show` prints it.
+    `here`: its jobs are on this machine, also when it is deleted."""
     from petctl.clusters.base import KINDS, find_cluster
     from petctl.clusters.config import cluster_names
     from petctl.clusters.local import fleet
+    from petctl.clusters.local.cluster import LocalCluster
 
-    tree = Tree(home)
+    tree, text = Tree(home), text.removeprefix(OURS)
     address = parse_id(text, "clusters") if text.startswith("/") else near._replace(experiment="", name=text)
     trail = trail_of("clusters", address)
     record = tree.find(trail)
     if record is not None:
         path = resource_id(address.group, address.workspace, "clusters", address.name)
-        return {"id": path, "group": address.group, "workspace": address.workspace, "petctl": record["petctl"]}
+        place = {"group": address.group, "workspace": address.workspace}
+        return {"id": path, **place, "petctl": record["petctl"], "here": True}
     if text.startswith("/"):
         tree.read(trail)  # says what is missing
     there = [*tree.names(trail[:-1], "clusters"), DEFAULT, *fleet.names(home), *cluster_names()]
@@ -140,29 +146,51 @@ def find_target(home: Path, text: str, near: Address) -> dict[str, Any]:
         raise Missing(
             f"there is no cluster {text!r}, neither in workspace {near.workspace!r} nor elsewhere; there are: {known}"
         )
-    find_cluster(text, home)  # what is wrong with its settings is told before a name is taken
-    return {"id": f"petctl://{text}", "group": None, "workspace": None, "petctl": text}
+    cluster = find_cluster(text, home)  # what is wrong with its settings is told before a name is taken
+    here = isinstance(cluster, LocalCluster)
+    return {"id": f"{OURS}{text}", "group": None, "workspace": None, "petctl": text, "here": here}
 
 
 def forget_secrets(home: Path, cluster: str, names: Iterable[str]) -> None:
     """Removes secrets that were made for a resource, where its cluster keeps them; one that is gone is no matter."""
     for name in names:
         with suppress(NotFound):
-            cluster_or_machine(home, cluster).remove_secret(name)
+            cluster_of(home, {"petctl": cluster}).remove_secret(name)
 
 
-def cluster_or_machine(home: Path, name: str) -> Cluster:
-    """petctl's cluster of this name; this machine where it is gone, which still has the jobs of its former clusters."""
+def cluster_of(home: Path, target: Mapping[str, Any]) -> Cluster:
+    """petctl's cluster that a job was submitted to. This machine still has the jobs of its former clusters; those of
+    another one are there, whether or not this directory's configuration knows it."""
     from petctl.clusters.base import find_cluster
 
     try:
-        return find_cluster(name, home)
-    except UsageError:
+        return find_cluster(target["petctl"], home)
+    except UsageError as error:
+        if not target.get("here", True):
+            raise PetctlError(f"{error}; or try again in the directory whose petctl.yaml names it") from None
         return find_cluster(DEFAULT, home)
 
 
 def _fleet_name(home: Path, address: Address) -> str:
-    return str(Tree(home).read(trail_of("clusters", address))["petctl"])
+    return _own(home, Tree(home).read(trail_of("clusters", address)))
+
+
+def _own(home: Path, record: Mapping[str, Any]) -> str:
+    """petctl's name of the cluster that was made for this record; NotFound where another has that name by now."""
+    from petctl.clusters.local.fleet_spec import read_spec
+
+    name = str(record["petctl"])
+    if record.get("fleet") not in (None, "", read_spec(home, name).id):
+        raise NotFound(f"petctl's cluster {name!r} was deleted, and what has its name now is another one")
+    return name
+
+
+def delete_fleet(home: Path, record: Mapping[str, Any]) -> None:
+    """Removes petctl's cluster behind a record, ending the jobs on it; one that is gone is no matter."""
+    from petctl.clusters.local import fleet
+
+    with suppress(NotFound):
+        fleet.delete(home, _own(home, record), force=True)
 
 
 def _free_names(home: Path, address: Address) -> Iterator[str]:
@@ -181,11 +209,11 @@ def _free_names(home: Path, address: Address) -> Iterator[str]:
         yield f"{re.sub(r'[^A-Za-z0-9-]+', '-', address.name).lstrip('-')[: LONGEST - 9]}-{secrets.token_hex(4)}"
 
 
-def _spec(home: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+def _spec(settings: Mapping[str, Any], resolve: Resolver) -> tuple[dict[str, Any], dict[str, str]]:
     """What petctl's cluster is made from, and the secrets that it names."""
     scale, setup = settings["scaleSettings"], settings["nodeSetup"] or {}
     values: dict[str, str] = {}
-    spec: dict[str, Any] = {"mounts": fleet_mounts(home, setup.get("mountVolumes") or {})}
+    spec: dict[str, Any] = {"mounts": fleet_mounts(setup.get("mountVolumes") or {}, resolve)}
     if scale["autoScale"]:
         bounds = scale["autoScale"]
         spec |= {"min": bounds["minimumNodeCount"], "max": bounds["maximumNodeCount"]}
@@ -202,11 +230,11 @@ def _spec(home: Path, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict
                     f"nodeSetup.setupTask.secrets[{number}] names a key vault, which petctl cannot ask; write its value"
                 )
             name = f"batchai-setup-{secrets.token_hex(6)}"
-            references[str(entry["name"])], values[name] = name, str(entry["value"])
+            references[entry["name"]], values[name] = name, entry["value"]
         spec["setup"] = {
             "command": task["commandLine"],
             "output": _output_place(task["stdOutErrPathPrefix"], spec["mounts"]),
-            "env": {str(entry["name"]): str(entry["value"]) for entry in task.get("environmentVariables") or []},
+            "env": {entry["name"]: entry["value"] for entry in task.get("environmentVariables") or []},
             "secrets": references,
         }
     return spec, values
@@ -224,15 +252,6 @@ def _output_place(prefix: str, mounts: list[dict[str, str]]) -> str:
         if inside and "directory" in mount:
             return str(Path(mount["directory"], rest[len(mount["path"].strip("/")) :].lstrip("/")))
     raise UsageError(f"--setup-task-output: {prefix!r} is on none of the cluster's mounts")
-
-
-def _without_secrets(settings: Mapping[str, Any]) -> dict[str, Any]:
-    setup = settings["nodeSetup"]
-    task = (setup or {}).get("setupTask")
-    if not task or not task.get("secrets"):
-        return dict(settings)
-    hidden = [{"name": entry["name"], "value": None, "valueSecretReference": None} for entry in task["secrets"]]
-    return {**settings, "nodeSetup": {**setup, "setupTask": {**task, "secrets": hidden}}}
 
 
 def _scale(record: Mapping[str, Any], view: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from petctl.batchai import storage
+from petctl.batchai.names import check_name
 from petctl.batchai.tree import Missing, Tree
 from petctl.errors import NoSuchPlace, UsageError
 from petctl.store.credentials import Surroundings, find_access
@@ -107,7 +108,7 @@ def open_drawer(home: Path, kind: str, said: Account, name: str, must: bool = Tr
     """A share or container; Missing where it must be there and is not."""
     account, remote = find_account(home, said)
     if remote is None:
-        place = Tree(home).directory(storage.account_trail(account)) / kind / name
+        place = Tree(home).directory(storage.account_trail(account)) / kind / check_name(storage.KINDS[kind], name)
         if must:
             place = storage.drawer(home, kind, account, name)
         return Drawer(kind, account, name, Location("file", path=str(place)), Surroundings())

@@ -4,6 +4,7 @@ followed to its end.
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
@@ -29,7 +30,9 @@ def list_files(root: Path, path: str) -> list[dict[str, Any]]:
         if path.strip("/.") and root.exists():
             raise Missing(f"there is no folder {path!r} in {root}")
         return []
-    return [_entry(entry) for entry in sorted(place.iterdir()) if entry.exists()]
+    if not place.is_dir():
+        raise UsageError(f"{path!r} is a file; list the folder that it is in, or stream it")
+    return [found for entry in sorted(place.iterdir()) if (found := _entry(entry)) is not None]
 
 
 def list_stored(folder: End, path: str, seconds: int) -> list[dict[str, Any]]:
@@ -78,6 +81,8 @@ def _below(folder: End, path: str) -> str:
 
 def follow(path: Path, ended: Callable[[], bool]) -> Iterator[bytes]:
     """What is in a file, also one that is not there yet, as it grows; ends when `ended()` and all was given."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; name a file in it")
     watcher = Watcher()
     position = 0
     try:
@@ -114,9 +119,12 @@ def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(int(seconds), timezone.utc).isoformat()
 
 
-def _entry(path: Path) -> dict[str, Any]:
-    status = path.stat()
-    folder = path.is_dir()
+def _entry(path: Path) -> dict[str, Any] | None:
+    try:
+        status = path.stat()
+    except OSError:  # gone since it was listed, or a link that leads nowhere
+        return None
+    folder = stat.S_ISDIR(status.st_mode)
     return {
         "contentLength": None if folder else status.st_size,
         "downloadUrl": None if folder else path.resolve().as_uri(),

@@ -2,46 +2,34 @@
 
     name reserved -> plan -> petctl's id written down -> submitted
 
-Whoever is killed on the way leaves a name whose job says so and can be deleted; never a job without a name. What runs,
-and how it stands, is asked of `petctl.jobs` each time; only an end is written down, since that stays when the job is
-gone.
+Whoever is killed on the way leaves a name whose job says so and can be deleted; never a job without a name. How a job
+stands is `standing.py`'s to tell.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.batchai.clusters import cluster_or_machine, forget_secrets
+from petctl.batchai.clusters import cluster_of, forget_secrets
 from petctl.batchai.names import Address, check_name
 from petctl.batchai.resources import ensure_defaults, trail_of
 from petctl.batchai.tree import Missing, Trail, Tree, words
-from petctl.clusters.local.jobdir import is_locked, take_lock
+from petctl.clusters.local.jobdir import take_lock
 from petctl.errors import NotFound, PetctlError, UsageError
 
 if TYPE_CHECKING:
     from petctl.clusters.base import Output
-    from petctl.jobs import JobHandle, Status
+    from petctl.jobs import JobHandle
     from petctl.spec import Job
     from petctl.store.plan import End
 
 OWN_SECRET = "batchai."  # how names of secrets begin that came from a job file
 ATTEMPTS = 20  # to find a free id of petctl's
 SUBMITTING = "submitting"  # locked by whoever submits the job
-STATES = {
-    "pending": "queued",
-    "queued": "queued",
-    "starting": "running",
-    "running": "running",
-    "recovering": "running",
-    "succeeded": "succeeded",
-    "failed": "failed",
-    "cancelled": "failed",
-    "lost": "failed",
-}
 
 
 def create_job(
@@ -62,37 +50,51 @@ def create_job(
         "petctl": "",
         "segment": None,
         "properties": dict(reported),
-        "secrets": sorted(name for name in {*secrets, *job.secrets.values()} if name.startswith(OWN_SECRET)),
+        "secrets": _own_secrets(job),
     }
     with tree.locked():
         ensure_defaults(tree, given, address)
         tree.make(trail, record)
         held = take_lock(tree.directory(trail) / SUBMITTING)
+    kept: list[str] = []  # not all that it names: one that is submitted again has the secrets of the first
     try:
-        return _submit(tree, trail, target, job, secrets)
+        _keep(home, target, secrets, kept)
+        return _submit(tree, trail, target, job)
     except BaseException:
         if not _started(home, address):  # a Ctrl-C may come after the job has gone its way
             with tree.locked():
                 tree.remove(trail)
-            forget_secrets(home, target["petctl"], record["secrets"])
+            forget_secrets(home, target["petctl"], kept)
         raise
     finally:
         if held is not None:
             os.close(held)
 
 
-def _submit(
-    tree: Tree, trail: Trail, target: Mapping[str, Any], job: Job, secrets: Mapping[str, str]
-) -> dict[str, Any]:
-    from petctl.clusters.base import DEFAULT, AlreadyExists, find_cluster
+def _own_secrets(job: Job) -> list[str]:
+    """Those that came from job files, and go when the last job that names them does."""
+    named = {*job.secrets.values(), job.image_credentials}
+    return sorted(name for name in named if name.startswith(OWN_SECRET))
+
+
+def _keep(home: Path, target: Mapping[str, Any], secrets: Mapping[str, str], kept: list[str]) -> None:
+    """Keeps secrets where the job finds them; notes which."""
+    from petctl.clusters.base import find_cluster
+
+    where = find_cluster(target["petctl"], home)
+    known = where.list_secrets() if secrets else []
+    for name, value in secrets.items():
+        if name not in known:  # the key of a storage account that is there is the user's own
+            kept.append(name)
+            where.set_secret(name, value)
+
+
+def _submit(tree: Tree, trail: Trail, target: Mapping[str, Any], job: Job) -> dict[str, Any]:
+    from petctl.clusters.base import AlreadyExists, find_cluster
     from petctl.jobs.names import name_of, new_id
     from petctl.jobs.registry import Registry
 
     where = find_cluster(target["petctl"], tree.home)
-    known = where.list_secrets() if secrets else []
-    for name, value in secrets.items():
-        if name not in known:  # the key of a storage account that is there is the user's own
-            where.set_secret(name, value)
     for _ in range(ATTEMPTS):
         job_id = new_id(name_of(job))
         plan = where.plan(job, job_id)
@@ -104,7 +106,7 @@ def _submit(
         except AlreadyExists:
             continue
         _link_results(Path(record["results"]), plan)
-        if where.name != DEFAULT:
+        if not target.get("here"):  # those of this machine are found among its own
             Registry(tree.home).know(where.name)
         return record
     raise UsageError(f"found no free id for {job.name!r}; remove ended jobs with: petctl rm --finished")
@@ -123,36 +125,18 @@ def again(home: Path, address: Address, name: str, cluster: str) -> Job:
     from msgspec.structs import replace
 
     from petctl.spec import job_from_dict
+    from petctl.spec.batchai import own_name
 
     record = handle_of(home, address).record()
     before = job_from_dict(record["job"])
     names = {**before.batchai["names"], "job": name, "cluster": cluster}
     return replace(
         before,
-        name=name,
+        name=own_name(name),
         cluster=cluster,
         cwd=str(Path(record["cwd"], before.cwd)),
         batchai={**before.batchai, "names": names},
     )
-
-
-def look(home: Path, address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A job's record, and what is true of it now, for `reported.job`."""
-    tree, trail = Tree(home), trail_of("jobs", address)
-    record = tree.read(trail)
-    if "end" in record:
-        return record, record["end"]
-    if not record["petctl"] or is_locked(tree.directory(trail) / SUBMITTING):
-        return record, _submitting(record, is_locked(tree.directory(trail) / SUBMITTING))
-    try:
-        seen = _seen(record, handle_of(home, address).status())
-    except NotFound:
-        return record, _gone(record)
-    if seen["ended"] is not None:
-        with tree.locked():
-            if tree.find(trail) is not None:
-                record = tree.change(trail, end=seen)
-    return record, seen
 
 
 def handle_of(home: Path, address: Address, certain: bool = False) -> JobHandle:
@@ -162,8 +146,8 @@ def handle_of(home: Path, address: Address, certain: bool = False) -> JobHandle:
 
     record = Tree(home).read(trail_of("jobs", address))
     if not record["petctl"]:
-        raise UsageError(f"{words(trail_of('jobs', address))} has not been submitted; its submission was cut off")
-    handle = JobHandle(record["petctl"], cluster_or_machine(home, record["cluster"]["petctl"]))
+        raise NotFound(f"{words(trail_of('jobs', address))} has not been submitted; its submission was cut off")
+    handle = JobHandle(record["petctl"], cluster_of(home, record["cluster"]))
     if certain and handle.record()["plan"]["task"].get("batchai", {}).get("segment") != record["segment"]:
         raise NotFound(f"petctl's job {record['petctl']} is not that of {words(trail_of('jobs', address))}")
     return handle
@@ -186,20 +170,6 @@ def terminate_job(home: Path, address: Address, wait: bool = True) -> None:
     handle.cancel()
     if wait:
         handle.wait()
-
-
-def watch_states(home: Path, address: Address, tell: Callable[[str], None]) -> Status:
-    """The final status; every state on the way is told as it comes."""
-    handle = handle_of(home, address)
-    status, told = handle.status(), ""
-    while True:
-        state = _seen(Tree(home).find(trail_of("jobs", address)) or {}, status)["state"]
-        if state != told:
-            tell(state)
-            told = state
-        if status.final and status.finished is not None:
-            return status
-        status = handle.watch(status)
 
 
 def results_place(home: Path, job_id: str) -> Path:
@@ -248,49 +218,3 @@ def _link_results(place: Path, plan: Mapping[str, Any]) -> None:
         link = place / name
         if directory and not link.is_symlink():
             link.symlink_to(directory)
-
-
-def _seen(record: Mapping[str, Any], status: Status) -> dict[str, Any]:
-    final = status.final and status.finished is not None
-    state = STATES.get(status.state, status.state)
-    if record.get("terminated") and not final:
-        state = "terminating"
-    return {
-        "state": state,
-        "sentence": status.sentence,
-        "since": status.since,
-        "started": status.started,
-        "ended": status.finished if final else None,
-        "exit_code": status.exit_code if final else None,
-        "errors": [_failure(status)] if final and state == "failed" else [],
-    }
-
-
-def _failure(status: Status) -> tuple[str, str, dict[str, str]]:
-    """Code, sentence and details: never a failure without its reason."""
-    details = {"State": status.state}
-    if status.error is not None:
-        error = status.error
-        details |= {"Node": error.node, "Rank": str(error.rank), "ExitCode": str(error.code)}
-        if error.signal:
-            details["Signal"] = error.signal
-        if error.traceback or error.message:
-            details["Output"] = error.traceback or error.message
-    code = {"cancelled": "JobTerminated", "lost": "JobLost"}.get(status.state, "JobFailed")
-    return code, status.sentence, details
-
-
-def _submitting(record: Mapping[str, Any], alive: bool) -> dict[str, Any]:
-    if alive:
-        seen = {"state": "queued", "sentence": "it is being submitted", "since": record["created"], "started": None}
-        return {**seen, "ended": None, "exit_code": None, "errors": []}
-    return _lost(record, "NotSubmitted", "its submission was cut off; delete it and create it again")
-
-
-def _gone(record: Mapping[str, Any]) -> dict[str, Any]:
-    return _lost(record, "JobRemoved", f"petctl's job {record['petctl']} is not there any more; nobody knows its end")
-
-
-def _lost(record: Mapping[str, Any], code: str, sentence: str) -> dict[str, Any]:
-    seen = {"state": "failed", "sentence": sentence, "since": record["created"], "started": None}
-    return {**seen, "ended": record["created"], "exit_code": None, "errors": [(code, sentence, {})]}

@@ -1,20 +1,22 @@
 """What a cluster or file server is to be like: the words of the command line over the settings file -> settings.
 
-Settings have the shape in which Batch AI reports them, with every key. What has no meaning here (sizes of machines,
-accounts on them, networks) is kept as it was said; `idle_words` names it.
+Settings have the shape in which Batch AI reports them. What has no meaning here (sizes of machines, accounts on them,
+networks) is kept as it was said; `idle_words` names it. What was secret is in no record: `kept`.
 """
 
 from __future__ import annotations
 
 import getpass
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from petctl.batchai.reported import DEALLOCATION, UBUNTU
 from petctl.errors import UsageError
-from petctl.spec.problems import FieldError, Problem, shown, unknown_field
+from petctl.spec import values
+from petctl.spec.batchai import volumes_as_reported, without_secrets
+from petctl.spec.batchai.fields import MOUNTS, PROPERTIES, RESOURCE, TEXT, VAULT_SECRET, line, path, word
+from petctl.spec.batchai.shape import Key, Shape, whole
 
 IMAGES = {
     "ubuntults": UBUNTU,
@@ -29,69 +31,57 @@ IMAGES = {
 PRIORITIES = ("dedicated", "lowpriority")
 DEALLOCATIONS = (DEALLOCATION, "terminate", "waitforjobcompletion")
 
-_MOUNTS = {
-    "azureFileShares": None,
-    "azureBlobFileSystems": None,
-    "fileServers": None,
-    "unmanagedFileSystems": None,
-}
-# Every field of cluster.json; a mapping goes on below, None takes any value.
-CLUSTER: dict[str, Any] = {
-    "vmSize": None,
-    "vmPriority": None,
-    "scaleSettings": {
-        "manual": {"targetNodeCount": None, "nodeDeallocationOption": None},
-        "autoScale": {"minimumNodeCount": None, "maximumNodeCount": None, "initialNodeCount": None},
-    },
-    "virtualMachineConfiguration": {
-        "imageReference": {
-            "publisher": None,
-            "offer": None,
-            "sku": None,
-            "version": None,
-            "virtualMachineImageId": None,
+_COUNT = Key(values.whole(0))
+_BOUND = Key(values.whole(0), required=True)
+_USER: Shape = {"adminUserName": TEXT, "adminUserSshPublicKey": TEXT, "adminUserPassword": TEXT}
+_SUBNET = Key({"id": Key(values.single_line)})
+_SETUP: Shape = {
+    "setupTask": Key(
+        {
+            "commandLine": Key(line),
+            "environmentVariables": PROPERTIES["environmentVariables"],
+            "secrets": PROPERTIES["secrets"],
+            "stdOutErrPathPrefix": Key(path),
+            "stdOutErrPathSuffix": Key(path),
         }
-    },
-    "nodeSetup": {
-        "setupTask": {
-            "commandLine": None,
-            "environmentVariables": None,
-            "secrets": None,
-            "stdOutErrPathPrefix": None,
-            "stdOutErrPathSuffix": None,
-        },
-        "mountVolumes": _MOUNTS,
-        "performanceCountersSettings": {"appInsightsReference": None},
-    },
-    "userAccountSettings": {"adminUserName": None, "adminUserSshPublicKey": None, "adminUserPassword": None},
-    "subnet": {"id": None},
+    ),
+    "mountVolumes": Key(MOUNTS),
+    "performanceCountersSettings": Key(
+        {
+            "appInsightsReference": Key(
+                {
+                    "component": Key(RESOURCE),
+                    "instrumentationKey": TEXT,
+                    "instrumentationKeySecretReference": Key(VAULT_SECRET),
+                }
+            )
+        }
+    ),
 }
-FILE_SERVER: dict[str, Any] = {
-    "vmSize": None,
-    "sshConfiguration": {"publicIPsToAllow": None, "userAccountSettings": CLUSTER["userAccountSettings"]},
-    "dataDisks": {"diskSizeInGB": None, "diskCount": None, "cachingType": None, "storageAccountType": None},
-    "subnet": {"id": None},
+CLUSTER: Shape = {
+    "vmSize": Key(values.single_line),
+    "vmPriority": Key(word(*PRIORITIES)),
+    "scaleSettings": Key(
+        {
+            "manual": Key({"targetNodeCount": _COUNT, "nodeDeallocationOption": Key(word(*DEALLOCATIONS))}),
+            "autoScale": Key({"minimumNodeCount": _BOUND, "maximumNodeCount": _BOUND, "initialNodeCount": _COUNT}),
+        }
+    ),
+    "virtualMachineConfiguration": Key({"imageReference": Key(dict.fromkeys(UBUNTU, TEXT))}),
+    "nodeSetup": Key(_SETUP),
+    "userAccountSettings": Key(_USER),
+    "subnet": _SUBNET,
 }
-
-
-def read_settings(path: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties in a settings file; every field that is not one is named."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path} is not JSON: {error}") from None
-    properties = document.get("properties", document) if isinstance(document, dict) else document
-    properties = {k: v for k, v in properties.items() if k != "$schema"} if isinstance(properties, dict) else properties
-    problems = _check(properties, fields, ())
-    if problems:
-        raise FieldError(problems)
-    return dict(properties)
+FILE_SERVER: Shape = {
+    "vmSize": Key(values.single_line),
+    "sshConfiguration": Key({"publicIPsToAllow": Key(values.words), "userAccountSettings": Key(_USER)}),
+    "dataDisks": Key({"diskSizeInGB": _COUNT, "diskCount": _COUNT, "cachingType": TEXT, "storageAccountType": TEXT}),
+    "subnet": _SUBNET,
+}
 
 
 def cluster_settings(given: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
-    """What was asked for, complete: `words` of the command line (None: not said) over what the file gave."""
+    """What was asked for: `words` of the command line (None: not said) over what the file gave."""
     image = _image(words, given)
     setup = _setup(words, given.get("nodeSetup") or {})
     return {
@@ -100,9 +90,18 @@ def cluster_settings(given: Mapping[str, Any], words: Mapping[str, Any]) -> dict
         "subnet": _subnet(words, given),
         "userAccountSettings": _account(words, given.get("userAccountSettings") or {}),
         "virtualMachineConfiguration": {"imageReference": image},
-        "vmPriority": _one_of(words.get("vm_priority") or given.get("vmPriority") or PRIORITIES[0], PRIORITIES),
+        "vmPriority": words.get("vm_priority") or given.get("vmPriority") or PRIORITIES[0],
         "vmSize": str(words.get("vm_size") or given.get("vmSize") or "STANDARD_LOCAL").upper(),
     }
+
+
+def kept(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A cluster's settings as they are written down and shown: every key, and nothing that was secret."""
+    if settings["nodeSetup"] is None:
+        return dict(settings)
+    setup = whole(_SETUP, without_secrets(settings["nodeSetup"]))
+    setup["mountVolumes"] = volumes_as_reported(setup["mountVolumes"])
+    return {**settings, "nodeSetup": setup}
 
 
 def server_settings(given: Mapping[str, Any], words: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,15 +138,14 @@ def scale_settings(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     if least is not None and most is not None:
         automatic = {"minimumNodeCount": least, "maximumNodeCount": most, "initialNodeCount": target or 0}
     if automatic:
-        bounds = _amount(automatic, "minimumNodeCount"), _amount(automatic, "maximumNodeCount")
-        if bounds[0] > bounds[1]:
-            raise UsageError(f"the least number of nodes ({bounds[0]}) is above the most ({bounds[1]})")
-        initial = _amount(automatic, "initialNodeCount", 0)
-        found = {"initialNodeCount": initial, "maximumNodeCount": bounds[1], "minimumNodeCount": bounds[0]}
-        return {"autoScale": found, "manual": None}
+        least, most = automatic["minimumNodeCount"], automatic["maximumNodeCount"]
+        if least > most:
+            raise UsageError(f"the least number of nodes ({least}) is above the most ({most})")
+        bounds = {"maximumNodeCount": most, "minimumNodeCount": least}
+        return {"autoScale": {"initialNodeCount": automatic.get("initialNodeCount", 0), **bounds}, "manual": None}
     manual = given.get("manual") or {}
-    option = _one_of(manual.get("nodeDeallocationOption") or DEALLOCATION, DEALLOCATIONS)
-    count = target if target is not None else _amount(manual, "targetNodeCount", 0)
+    option = manual.get("nodeDeallocationOption", DEALLOCATION)
+    count = target if target is not None else manual.get("targetNodeCount", 0)
     return {"autoScale": None, "manual": {"nodeDeallocationOption": option, "targetNodeCount": count}}
 
 
@@ -185,18 +183,8 @@ def _setup(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
     mounts = given.get("mountVolumes")
     if not task and not mounts:
         return None
-    complete = {
-        "commandLine": task.get("commandLine"),
-        "environmentVariables": task.get("environmentVariables"),
-        "secrets": task.get("secrets"),
-        "stdOutErrPathPrefix": task.get("stdOutErrPathPrefix"),
-        "stdOutErrPathSuffix": task.get("stdOutErrPathSuffix"),
-    }
-    return {
-        "mountVolumes": {**_MOUNTS, **mounts} if mounts else None,
-        "performanceCountersSettings": given.get("performanceCountersSettings"),
-        "setupTask": complete if task else None,
-    }
+    counters = given.get("performanceCountersSettings")
+    return {"mountVolumes": mounts, "performanceCountersSettings": counters, "setupTask": task or None}
 
 
 def _image(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,30 +222,3 @@ def _account(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
 def _subnet(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:
     text = words.get("subnet") or (given.get("subnet") or {}).get("id")
     return {"id": text} if text else None
-
-
-def _amount(mapping: Mapping[str, Any], name: str, otherwise: int | None = None) -> int:
-    value = mapping.get(name, otherwise)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UsageError(f"{name} must be a whole number, 0 or above, not {shown(value)}")
-    return value
-
-
-def _one_of(text: str, choices: tuple[str, ...]) -> str:
-    if text.lower() not in choices:
-        raise UsageError(f"{text!r} is none of {', '.join(choices)}")
-    return text.lower()
-
-
-def _check(value: object, fields: Mapping[str, Any] | None, path: tuple[str, ...]) -> list[Problem]:
-    if fields is None or value is None:
-        return []
-    if not isinstance(value, dict):
-        return [Problem(path, f"must be a mapping, not {shown(value)}")]
-    problems = []
-    for name, inner in value.items():
-        if name not in fields:
-            problems.append(unknown_field(name, fields).under(*path))
-        else:
-            problems += _check(inner, fields[name], (*path, name))
-    return problems

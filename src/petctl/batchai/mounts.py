@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from petctl.batchai.names import Address, check_name, parse_id, resource_id
+from petctl.batchai.names import Address, check_name, resource_id
 from petctl.batchai.resources import create_group
-from petctl.batchai.storage import accounts, create_account, create_drawer, place_of, server_place
+from petctl.batchai.storage import accounts, create_account, create_drawer
 from petctl.errors import UsageError
-from petctl.spec.problems import FieldError, Problem
+from petctl.spec.batchai import Resolver, mounts_of
+from petctl.spec.problems import FieldError
 from petctl.store.location import SHARE_HOST
 
 AUTO_GROUP = "batchaiautostorage"
@@ -58,54 +59,19 @@ def with_mounts(given: Mapping[str, Any], added: Volumes) -> dict[str, Any]:
     return mounts
 
 
-def fleet_mounts(home: Path, volumes: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A cluster's `mountVolumes` as its nodes are told of them; everything that cannot be mounted here is named."""
-    mounts: list[dict[str, str]] = []
-    problems: list[Problem] = []
-    for collection, entries in volumes.items():
-        for number, entry in enumerate(entries or []):
-            path = ("nodeSetup", "mountVolumes", collection, number)
-            try:
-                mounts.append({"path": _needed(entry, "relativeMountPath"), **_source(home, collection, entry)})
-            except UsageError as error:
-                problems.append(Problem(path, str(error)))
-    if problems:
-        raise FieldError(problems)
-    return mounts
-
-
-def _source(home: Path, collection: str, entry: Mapping[str, Any]) -> dict[str, str]:
-    if collection == "unmanagedFileSystems":
-        return {"command": _needed(entry, "mountCommand")}
-    if collection == "fileServers":
-        address = parse_id(str((entry.get("fileServer") or {}).get("id")), "fileservers")
-        place = server_place(home, f"{address.group}/{address.workspace}", address.name)
-        within = str(entry.get("sourceDirectory") or "").strip("/.")
-        place = place / within if place and within else place
-        what = f"file server {address.name!r}"
-    elif collection == "azureFileShares":
-        account, share = share_of(_needed(entry, "azureFileUrl"))
-        place, what = place_of(home, "file", account, share), f"share {share!r} of account {account!r}"
-    else:
-        account, container = _needed(entry, "accountName"), _needed(entry, "containerName")
-        place, what = place_of(home, "blob", account, container), f"container {container!r} of account {account!r}"
-    if place is None:
-        raise UsageError(f"there is no {what} on this machine; make it first, with batchai storage or file-server")
-    return {"directory": str(place)}
-
-
-def share_of(url: str) -> tuple[str, str]:
-    """Account and share in https://ACCOUNT.file.core.windows.net/SHARE."""
-    host, _, share = url.partition("://")[2].partition("/")
-    if not host.endswith(SHARE_HOST) or not share.strip("/"):
-        raise UsageError(f"{url!r} is no share; write https://ACCOUNT{SHARE_HOST}/SHARE")
-    return host.removesuffix(SHARE_HOST), share.strip("/")
-
-
-def _needed(entry: Mapping[str, Any], name: str) -> str:
-    if not isinstance(entry, Mapping) or not entry.get(name):
-        raise UsageError(f"needs {name}")
-    return str(entry[name])
+def fleet_mounts(volumes: Mapping[str, Any], resolve: Resolver) -> list[dict[str, str]]:
+    """A cluster's `mountVolumes` as its nodes are told of them; everything that cannot be mounted is named."""
+    try:
+        found = mounts_of(volumes, resolve)
+    except FieldError as error:
+        raise FieldError(problem.under("nodeSetup", "mountVolumes") for problem in error.problems) from None
+    remote = [mount["said"] for mount in found if "location" in mount]
+    if remote:
+        raise UsageError(
+            f"{remote[0]} is in a real account, and clusters mount directories; name it in the job files, whose nodes "
+            "get a copy of it, or a directory where it is mounted in petctl.yaml (mounts)"
+        )
+    return [{name: mount[name] for name in ("path", "directory", "command") if name in mount} for mount in found]
 
 
 def _share(account: str, share: str, path: str) -> dict[str, Any]:

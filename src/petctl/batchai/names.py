@@ -56,6 +56,16 @@ def resource_id(group: str, workspace: str, *path: str) -> str:
     return "/".join([group_id(group), "providers", BATCHAI, "workspaces", workspace, *path])
 
 
+def id_of(kind: str, address: Address) -> str:
+    """The id of a resource of a workspace, or of the workspace itself: the opposite of `parse_id`."""
+    path = {
+        "workspaces": (),
+        "experiments": ("experiments", address.experiment),
+        "jobs": ("experiments", address.experiment, "jobs", address.name),
+    }.get(kind, (kind, address.name))
+    return resource_id(address.group, address.workspace, *path)
+
+
 def account_id(group: str, account: str) -> str:
     """The id of a storage account."""
     return f"{group_id(group)}/providers/{STORAGE}/storageAccounts/{account}"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from petctl.batchai.names import Address, account_id, group_id, resource_id
+from petctl.batchai.names import Address, account_id, group_id, id_of
 
 SUCCEEDED = "succeeded"
 DEALLOCATION = "requeue"
@@ -21,6 +21,7 @@ UBUNTU = {
     "virtualMachineImageId": None,
 }
 MOUNT_POINT = "/mnt/data"
+_TYPES = {"workspaces": "workspaces", "jobs": "workspaces/experiments/jobs"}
 
 
 def moment(seconds: float | None) -> str | None:
@@ -37,6 +38,7 @@ def group(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
         "location": record["location"],
         "managedBy": None,
         "name": name,
+        "petctl": _behind(record),
         "properties": {"provisioningState": _state(record).capitalize()},
         "tags": record.get("tags"),
         "type": "Microsoft.Resources/resourceGroups",
@@ -45,29 +47,26 @@ def group(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def workspace(address: Address, record: Mapping[str, Any]) -> dict[str, Any]:
     """A workspace."""
-    path = resource_id(address.group, address.workspace)
-    return {**_made(address, record, path, "workspaces"), "location": record["location"], "tags": None}
+    return {**_made("workspaces", address, record), "location": record["location"], "tags": None}
 
 
 def experiment(address: Address, record: Mapping[str, Any]) -> dict[str, Any]:
     """An experiment."""
-    path = resource_id(address.group, address.workspace, "experiments", address.experiment)
-    return _made(address._replace(name=address.experiment), record, path, "workspaces/experiments")
+    return _made("experiments", address._replace(name=address.experiment), record)
 
 
 def file_server(address: Address, record: Mapping[str, Any]) -> dict[str, Any]:
     """A file server."""
-    path = resource_id(address.group, address.workspace, "fileservers", address.name)
     settings = record["settings"]
     return {
-        **_made(address, record, path, "workspaces/fileservers"),
+        **_made("fileservers", address, record),
         "dataDisks": settings["dataDisks"],
         "mountSettings": {
             "fileServerInternalIp": "127.0.0.1",
             "fileServerPublicIp": "127.0.0.1",
             "mountPoint": MOUNT_POINT,
         },
-        "petctl": {"directory": record["directory"]},
+        "petctl": _behind(record, directory=record["directory"]),
         "sshConfiguration": settings["sshConfiguration"],
         "subnet": settings["subnet"],
         "vmSize": settings["vmSize"],
@@ -76,11 +75,10 @@ def file_server(address: Address, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def cluster(address: Address, record: Mapping[str, Any], seen: Mapping[str, Any]) -> dict[str, Any]:
     """A cluster. `seen`: state, since, target, counts by state, errors: what is true of its nodes now."""
-    path = resource_id(address.group, address.workspace, "clusters", address.name)
     settings = record["settings"]
     counts = seen["counts"]
     return {
-        **_made(address, record, path, "workspaces/clusters"),
+        **_made("clusters", address, record),
         "allocationState": "deleting" if record.get("deleting") else seen["state"],
         "allocationStateTransitionTime": moment(seen["since"]),
         "currentNodeCount": sum(counts.values()),
@@ -90,7 +88,7 @@ def cluster(address: Address, record: Mapping[str, Any], seen: Mapping[str, Any]
             f"{state}NodeCount": counts.get(state, 0)
             for state in ("idle", "leaving", "preparing", "running", "unusable")
         },
-        "petctl": {"cluster": record["petctl"]},
+        "petctl": _behind(record, cluster=record["petctl"]),
         "scaleSettings": seen["scale"],
         "subnet": settings["subnet"],
         "userAccountSettings": {**settings["userAccountSettings"], "adminUserPassword": None},
@@ -126,11 +124,10 @@ def account(name: str, record: Mapping[str, Any], directory: str) -> dict[str, A
 
 
 def job(address: Address, record: Mapping[str, Any], properties: Mapping[str, Any], seen: Mapping[str, Any]) -> Any:
-    """A job. `properties`: what its file says, complete; `seen`: what is true of it now (`jobs.look`)."""
-    path = resource_id(address.group, address.workspace, "experiments", address.experiment, "jobs", address.name)
+    """A job. `properties`: what its file says, complete; `seen`: what is true of it now (`standing.look`)."""
     return {
         **properties,
-        **_made(address, record, path, "workspaces/experiments/jobs"),
+        **_made("jobs", address, record),
         "cluster": {"id": record["cluster"]["id"], "resourceGroup": record["cluster"]["group"]},
         "executionInfo": {
             "endTime": moment(seen["ended"]),
@@ -141,29 +138,38 @@ def job(address: Address, record: Mapping[str, Any], properties: Mapping[str, An
         "executionState": seen["state"],
         "executionStateTransitionTime": moment(seen["since"]),
         "jobOutputDirectoryPathSegment": record["segment"],
-        "petctl": {
-            "cluster": record["cluster"]["petctl"],
-            "job": record["petctl"] or None,
-            "results": record.get("results"),
-            "sentence": seen["sentence"],
-        },
+        "petctl": _behind(
+            record,
+            cluster=record["cluster"]["petctl"],
+            job=record["petctl"] or None,
+            results=record.get("results"),
+            sentence=seen["sentence"],
+        ),
     }
 
 
-def _made(address: Address, record: Mapping[str, Any], path: str, kind: str) -> dict[str, Any]:
+def _made(kind: str, address: Address, record: Mapping[str, Any]) -> dict[str, Any]:
     """What every resource of a workspace has."""
     return {
         "creationTime": moment(record["created"]),
-        "id": path,
+        "id": id_of(kind, address),
         "name": address.name or address.workspace,
+        "petctl": _behind(record),
         "provisioningState": _state(record),
         "provisioningStateTransitionTime": moment(record["created"]),
         "resourceGroup": address.group,
-        "type": f"Microsoft.BatchAI/{kind}",
+        "type": f"Microsoft.BatchAI/{_TYPES.get(kind, f'workspaces/{kind}')}",
     }
 
 
+def _behind(record: Mapping[str, Any], **facts: object) -> dict[str, Any]:
+    """petctl's own words about a resource: what stands behind it, and why it could not be deleted."""
+    return {**facts, "problem": record.get("problem")}
+
+
 def _state(record: Mapping[str, Any]) -> str:
+    if record.get("problem"):
+        return "failed"
     return "deleting" if record.get("deleting") else SUCCEEDED
 
 

@@ -31,9 +31,10 @@ def place_of(home: Path, kind: str, account: str, name: str) -> Path | None:
     if kind == "nfs":
         address = parse_id(name, "fileservers")
         return server_place(home, f"{address.group}/{address.workspace}", address.name)
-    if not account or not name or "/" in account + name:
+    try:
+        place = Tree(home).directory(account_trail(account)) / kind / check_name(KINDS[kind], name)
+    except UsageError:  # Azure's accounts have others, such as $web
         return None
-    place = Tree(home).directory(account_trail(account)) / kind / name
     return place if place.is_dir() else None
 
 

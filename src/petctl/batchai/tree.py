@@ -28,6 +28,7 @@ Trail = tuple[tuple[str, str], ...]
 """How one gets to a resource: (("groups", "G"), ("workspaces", "W"))."""
 
 RECORD = "resource.json"
+LONGEST = 200  # bytes; Azure's own rules (`names`) are narrower
 KINDS = {
     "groups": "resource group",
     "workspaces": "workspace",
@@ -69,7 +70,10 @@ class Tree:
             os.close(descriptor)
 
     def directory(self, trail: Trail) -> Path:
-        """Where a resource is, or would be."""
+        """Where a resource is, or would be; UsageError for a name that leads elsewhere, or that no directory has."""
+        for collection, name in trail:
+            if not name or name in (".", "..") or set("/\0") & set(name) or len(os.fsencode(name)) > LONGEST:
+                raise UsageError(f"{name[:LONGEST]!r} cannot be the name of a {KINDS[collection]}")
         return self.root.joinpath(*(part for step in trail for part in step))
 
     def find(self, trail: Trail) -> dict[str, Any] | None:
@@ -100,6 +104,8 @@ class Tree:
                 raise UsageError(f"{words(trail[:length])} is being deleted; wait for that, or take another")
         if self.find(trail) is not None:
             raise AlreadyThere(f"there is a {words(trail)} already; delete it first, or take another name")
+        if (place / RECORD).exists():  # what lies beside it may be somebody's data
+            raise PetctlError(f"{place / RECORD} is damaged; repair it, or remove {place} with all that is in it")
         draft = self.root / f".new-{secrets.token_hex(6)}"
         draft.mkdir(mode=0o700)
         for folder in folders:

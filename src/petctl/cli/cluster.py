@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from petctl.cli.clusterfile import description, pairs, seconds
 from petctl.cli.options import examples, output_option, print_json
-from petctl.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -100,30 +99,14 @@ def create(
     output: str,
 ) -> None:
     """Make a cluster. Its nodes are prepared in the background; jobs can be submitted to it at once."""
-    spec = _read_file(Path(file)) if file else {}
-    if nodes is not None or low is not None or high is not None:
-        spec = {key: value for key, value in spec.items() if key not in ("nodes", "min", "max", "initial")}
-    said = {
-        "nodes": nodes,
-        "min": low,
-        "max": high,
-        "idle_time": _seconds(idle_time),
-        "deallocation": deallocation,
-        "gpus_per_node": gpus_per_node,
-    }
-    spec.update({key: value for key, value in said.items() if value is not None})
-    if not {"nodes", "min", "max"} & set(spec):
-        spec["nodes"] = 1
-    spec = _with_setup(spec, setup, setup_output, _pairs(setup_env), _pairs(setup_secret))
-    added = [
-        *(
-            {"path": path, "directory": str(Path(where).expanduser().absolute())}
-            for path, where in _pairs(mounts).items()
-        ),
-        *({"path": path, "command": line} for path, line in _pairs(mount_command).items()),
-    ]
-    if added:
-        spec["mounts"] = [*spec.get("mounts", ()), *added]
+    spec = description(
+        file,
+        {"nodes": nodes, "min": low, "max": high},
+        {"idle_time": seconds(idle_time), "deallocation": deallocation, "gpus_per_node": gpus_per_node},
+        {"command": setup, "output": setup_output, "env": pairs(setup_env), "secrets": pairs(setup_secret)},
+        pairs(mounts),
+        pairs(mount_command),
+    )
     from petctl.clusters.local import fleet
     from petctl.jobs.home import petctl_home
 
@@ -148,8 +131,7 @@ def list_(output: str) -> None:
     from petctl.clusters.local import fleet
     from petctl.jobs.home import petctl_home
 
-    home = petctl_home()
-    found = [fleet.read(home, name) for name in fleet.names(home)]
+    found = fleet.read_all(petctl_home())
     if output == "json":
         print_json(found)
     elif not found:
@@ -219,8 +201,8 @@ def autoscale(name: str, low: int, high: int, idle_time: str | None, deallocatio
     from petctl.clusters.local import fleet
     from petctl.jobs.home import petctl_home
 
-    seconds = _seconds(idle_time)
-    _show(fleet.change(petctl_home(), name, min=low, max=high, deallocation=deallocation, idle_time=seconds), output)
+    bored = seconds(idle_time)
+    _show(fleet.change(petctl_home(), name, min=low, max=high, deallocation=deallocation, idle_time=bored), output)
 
 
 @command.command(
@@ -279,63 +261,3 @@ def _show(view: dict[str, Any], output: str) -> None:
 def _size(view: dict[str, Any]) -> str:
     scale = view["scale"]
     return f"{scale['min']}..{scale['max']}" if scale["mode"] == "auto" else str(scale["nodes"])
-
-
-def _seconds(words: str | None) -> float | None:
-    if words is None:
-        return None
-    from petctl.spec.problems import FieldError
-    from petctl.spec.quantities import parse_duration
-
-    try:
-        return parse_duration(words)
-    except FieldError as error:
-        raise UsageError(f"the idle time: {error}") from None
-
-
-def _pairs(words: tuple[str, ...]) -> dict[str, str]:
-    pairs = [word.partition("=") for word in words]
-    for name, equals, value in pairs:
-        if not name or not equals or not value:
-            raise UsageError(f"{name!r} must be written as NAME=VALUE")
-    return {name: value for name, _, value in pairs}
-
-
-def _absolute(path: str) -> str:
-    return str(Path(path).expanduser().absolute())
-
-
-def _with_setup(
-    spec: dict[str, Any], line: str | None, output: str | None, env: dict[str, str], secrets: dict[str, str]
-) -> dict[str, Any]:
-    if line is None and output is None and not env and not secrets:
-        return spec
-    known = spec.get("setup") or {}
-    setup: dict[str, Any] = {"command": known} if isinstance(known, str) else dict(known)
-    if line is not None:
-        setup["command"] = line
-    if output is not None:
-        setup["output"] = _absolute(output)
-    if env:
-        setup["env"] = {**setup.get("env", {}), **env}
-    if secrets:
-        setup["secrets"] = {**setup.get("secrets", {}), **secrets}
-    return {**spec, "setup": setup}
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the cluster file {path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"the cluster file {path} is neither YAML nor JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise UsageError(f"the cluster file {path} must be a mapping, not {type(document).__name__}")
-    if "properties" in document or "scaleSettings" in document:
-        raise UsageError(f"{path} is a file of Batch AI; make its cluster with: batchai cluster create -f {path} ...")
-    if isinstance(document.get("idle_time"), str):
-        document["idle_time"] = _seconds(document["idle_time"])
-    return document

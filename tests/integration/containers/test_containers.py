@@ -97,7 +97,7 @@ def test_a_job_sees_its_image_its_directories_and_its_secrets_and_nothing_of_the
     shown = stage.engine.run("inspect", *containers)
     assert "s3cr3t-words" not in shown and "private-words" not in shown
     assert json.loads(shown)[0]["Config"]["Labels"]["petctl.job"] == handle.id
-    assert json.loads(shown)[0]["Name"] == f"petctl-{handle.id}-0-1"
+    assert json.loads(shown)[0]["Name"].startswith(f"petctl-{handle.id}-0-1-")
     entered = command("exec", handle.id, "--", "sh", "-c", f"test -e {MARK} && echo $PASSWORD $A $PWD && exit 5")
     assert (entered.returncode, entered.stdout) == (5, f"s3cr3t-words 1 {stage.path}\n"), entered.stderr
     assert handle.exec(["no-such-program"]) == 127

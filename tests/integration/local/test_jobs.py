@@ -237,6 +237,10 @@ def test_exec_forward_and_token(stage: Stage) -> None:
     assert (job / "outputs" / "said").read_text() == f"{handle.id} 1 {job}/code\n"
     with pytest.raises(NotFound, match="its nodes: 0, 1"):
         handle.exec(["true"], node="9")
+    (stage.path / "no-program").write_text("no program\n")
+    (stage.path / "no-program").chmod(0o755)
+    with pytest.raises(UsageError, match="Exec format error"):
+        handle.exec([str(stage.path / "no-program")])
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: server.accept()[0].sendall(b"hello"), daemon=True).start()
         with handle.forward(server.getsockname()[1]) as port, socket.create_connection(("127.0.0.1", port), 5) as peer:

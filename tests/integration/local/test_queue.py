@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 import petctl
+from petctl.clusters.local.jobdir import JobDirectory, write_json
+from petctl.clusters.local.processes import boot_id
 from petctl.jobs import AlreadyExists, JobHandle, get, list_jobs, submit
 from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
 
@@ -168,6 +170,25 @@ def test_supervisors_killed_at_random_lose_no_job_and_run_none_twice(stage: Stag
     eventually(over, "the end of all", 120)
     assert {handle.status().state for handle in handles} == {"succeeded"}
     assert runs.ran() == {handle.id for handle in handles}
+
+
+def test_a_supervisor_killed_before_its_first_node_costs_nothing(
+    stage: Stage, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots(stage, 1)
+    first = submit(runs.job("while ! test -e go; do sleep 0.05; done"))
+    eventually(lambda: first.id in runs.ran(), "the first at work")
+    with monkeypatch.context() as submitter:
+        submitter.setenv("OF_THE_SUBMITTER", "yes")
+        second = submit(runs.job('test "$OF_THE_SUBMITTER" = yes'))
+    (head,) = eventually(lambda: supervisors([second]).get(second.id), "the head")
+    os.kill(head, signal.SIGSTOP)
+    left = {"address": "127.0.0.1:1", "pid": head, "epoch": 1, "boot": boot_id()}
+    write_json(JobDirectory(job_path(second)).coordinator, left)  # it had come so far
+    os.kill(head, signal.SIGKILL)
+    (stage.path / "go").touch()
+    assert [handle.wait(60).state for handle in (first, second)] == ["succeeded"] * 2
+    assert runs.ran() == {first.id, second.id}
 
 
 def test_the_slots_file_removed_by_hand_costs_nothing(stage: Stage, runs: Runs) -> None:

@@ -122,12 +122,13 @@ def test_a_mount_command_runs_before_the_users_line_and_gets_its_place(tmp_path:
 
 
 def test_a_mount_command_that_fails_says_so_in_its_own_words(tmp_path: Path, temporary: Path) -> None:
-    mounts = [{"path": "own", "command": "echo 'no route' >&2; sh -c 'exit 32' --"}]
+    mounts = [{"path": "own", "command": "PASSWD=hush echo 'no route' >&2; sh -c 'exit 32' --password=hush"}]
     made = site(tmp_path, mounts=mounts, stdouterr="/tmp", inputs={}, outputs={}, prepare="echo the line")
     ran = subprocess.run(["/bin/sh", "-c", made.task.prepare], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (32, "")
     assert "no route" in ran.stderr
-    assert "cannot mount own" in ran.stderr
+    assert "cannot mount own: echo ended with code 32" in ran.stderr
+    assert "hush" not in ran.stderr
     made.finish()
     (own,) = temporary.iterdir()
     assert not list(own.iterdir()), "the job's empty directories are gone"

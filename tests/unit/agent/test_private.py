@@ -13,6 +13,16 @@ import pytest
 import petctl
 from petctl.agent import private
 
+parents = private._parents  # the real one
+
+
+@pytest.mark.parametrize(
+    ("said", "first"), [("", "/tmp"), ("/var/tmp", "/var/tmp"), ("/my files", "/tmp"), (".", "/tmp")]
+)
+def test_its_path_is_one_word_whatever_the_users_is(monkeypatch: pytest.MonkeyPatch, said: str, first: str) -> None:
+    monkeypatch.setenv("TMPDIR", said)
+    assert parents()[0] == first
+
 
 @pytest.fixture(autouse=True)
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -16,10 +16,13 @@ import click
 import pytest
 
 from petctl.batchai.names import resource_id
+from petctl.batchai.tree import Trail, Tree
 from petctl.cli.compat.frame import VerbGroup, spread
 from petctl.cli.compat.verbs import OWN
 from petctl.clusters.base import find_cluster
+from petctl.clusters.local import fleet
 from petctl.clusters.local.cluster import LocalCluster
+from petctl.errors import PetctlError
 from tests.unit.batchai.conftest import FrontEnd
 
 LAB = "-g g -w w"
@@ -249,7 +252,7 @@ def test_a_cluster_mounts_what_it_is_told_to(batchai: FrontEnd, home: Path) -> N
     batchai("storage account create -n mystorage -g g")
     batchai("storage share create -n logs --account-name mystorage")
     batchai(f"cluster create -n nc6 {LAB} -t 1 --storage-account-name mystorage --afs-name nosuch", code=2)
-    assert "no share 'nosuch' of account 'mystorage'" in batchai.said
+    assert "no storage account 'mystorage' with a share 'nosuch'" in batchai.said
     batchai(f"cluster show -n nc6 {LAB}", code=3)
     batchai(f"file-server create -n data {LAB}")
     made = batchai.json(
@@ -267,6 +270,67 @@ def test_a_cluster_mounts_what_it_is_told_to(batchai: FrontEnd, home: Path) -> N
     mounts = home / "clusters" / "nc6" / "mounts"
     assert (mounts / "afs").resolve() == home / "batchai" / "storage" / "mystorage" / "file" / "logs"
     assert (mounts / "nfs").is_dir()
+
+
+def test_a_cluster_of_the_same_name_that_was_made_later_is_another(batchai: FrontEnd, home: Path) -> None:
+    batchai("workspace create -g g -n w")
+    batchai(f"cluster create -n nc6 {LAB} -t 2")
+    fleet.delete(home, "nc6")
+    fleet.create(home, "nc6", {"nodes": 1})
+    shown = batchai.json(f"cluster show -n nc6 {LAB}")
+    assert (shown["currentNodeCount"], shown["errors"][0]["code"]) == (0, "ClusterGone")
+    batchai(f"cluster resize -n nc6 {LAB} -t 3", code=2)
+    batchai(f"cluster delete -n nc6 {LAB} -y")
+    assert fleet.read(home, "nc6")["nodes"] == 1
+
+
+def test_what_keeps_a_resource_from_being_deleted_is_told_by_show(
+    batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batchai("workspace create -g g -n w")
+    batchai(f"cluster create -n nc6 {LAB} -t 1")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PetctlError("something is still mounted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fleet, "delete", refuse)
+        batchai("group delete -n g -y", code=1)
+    for line in ("group show -n g", "workspace show -g g -n w", f"cluster show -n nc6 {LAB}"):
+        shown = batchai.json(line)
+        assert shown["petctl"]["problem"] == "something is still mounted"
+        state = shown.get("provisioningState") or shown["properties"]["provisioningState"]
+        assert state.lower() == "failed"
+    batchai("group delete -n g -y")
+    assert batchai.json("group list") == []
+
+
+def test_others_who_delete_meanwhile_are_in_nobodys_way(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    batchai("workspace create -g g -n w")
+    for name in ("e", "gone"):
+        batchai(f"experiment create {LAB} -n {name}")
+    names = Tree.names
+
+    def with_ghosts(tree: Tree, trail: Trail, collection: str) -> list[str]:
+        return sorted({*names(tree, trail, collection), "gone"})
+
+    batchai(f"experiment delete {LAB} -n gone -y")
+    monkeypatch.setattr(Tree, "names", with_ghosts)
+    assert [one["name"] for one in batchai.json(f"experiment list {LAB}")] == ["e"]
+    batchai("workspace delete -g g -n w -y")
+
+
+def test_a_deletion_that_nobody_waits_for_is_the_same_one(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("petctl.cli.compat.usual.background", started.append)
+    batchai("workspace create -g g -n w")
+    batchai(f"experiment create {LAB} -n -e")
+    batchai(f"cluster create -n _c {LAB} -t 0")
+    for line in (f"experiment delete {LAB} -n -e", f"cluster delete {LAB} -n _c", "workspace delete -g g -n w"):
+        batchai(f"{line} -y --no-wait")
+    for words in started:
+        batchai(" ".join(words))
+    assert batchai.json("workspace list") == []
 
 
 def test_deletes_leave_nothing(batchai: FrontEnd, home: Path) -> None:
@@ -292,8 +356,16 @@ def test_usages_are_numbers(batchai: FrontEnd) -> None:
     batchai("workspace create -g g -n w")
     batchai(f"cluster create -n nc6 {LAB} -t 2")
     usages = {row["name"]["value"]: row["currentValue"] for row in batchai.json("list-usages")}
-    assert usages["Nodes"] == 2
-    assert usages["Clusters"] == 1
+    assert usages == {"Slots": 0, "Nodes": 2, "Clusters": 1, "Workspaces": 1}
+
+
+def test_a_job_may_be_named_as_batch_ai_allows(batchai: FrontEnd, tmp_path: Path) -> None:
+    properties = {"nodeCount": 1, "customToolkitSettings": {"commandLine": "true"}, "stdOutErrPathPrefix": "/logs"}
+    (tmp_path / "job.json").write_text(json.dumps({"properties": properties}))
+    for name, own in (("_x", "x"), ("-x-", "x-"), ("---", "job")):
+        plan = batchai.json(f"job create -n {name} -f job.json --dry-run")["petctl"]
+        assert plan["name"] == own
+        assert f"/jobs/{name}/" in plan["plan"]["task"]["batchai"]["segment"]
 
 
 def test_defaults_come_from_the_environment(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:

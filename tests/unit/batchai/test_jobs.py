@@ -11,14 +11,17 @@ import pytest
 
 from petctl.batchai.clusters import find_target
 from petctl.batchai.files import follow, list_files
-from petctl.batchai.jobs import STATES, SUBMITTING, _seen, handle_of, look
+from petctl.batchai.jobs import SUBMITTING, _own_secrets, create_job, handle_of
 from petctl.batchai.names import Address, resource_id
 from petctl.batchai.removal import delete_jobs
 from petctl.batchai.resources import create_experiment, create_workspace, trail_of
-from petctl.batchai.tree import Missing, Tree
+from petctl.batchai.standing import STATES, _seen, look
+from petctl.batchai.tree import Missing, Trail, Tree
 from petctl.clusters.local.jobdir import take_lock
-from petctl.errors import UsageError
+from petctl.clusters.local.secrets import list_secrets, set_secret
+from petctl.errors import PetctlError, UsageError
 from petctl.jobs.status import FINAL, ErrorStatus, SizeStatus, Status
+from petctl.spec import Job
 
 JOB = Address("g", "w", "e", "j")
 
@@ -51,6 +54,47 @@ def test_a_submission_that_was_cut_off_says_so_and_can_be_deleted(home: Path) ->
     delete_jobs(home, [JOB])
     with pytest.raises(Missing):
         look(home, JOB)
+
+
+def test_one_that_ends_while_somebody_looks_is_never_taken_for_cut_off(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = named(home)
+    held = take_lock(place / SUBMITTING)
+    assert held is not None
+    read = Tree.read
+
+    def finishes_meanwhile(tree: Tree, trail: Trail) -> dict[str, Any]:
+        record = read(tree, trail)
+        if trail == trail_of("jobs", JOB) and not record["petctl"]:
+            monkeypatch.setattr(Tree, "read", read)
+            with tree.locked():
+                tree.change(trail, petctl="j-2345")
+            os.close(held)
+        return record
+
+    monkeypatch.setattr(Tree, "read", finishes_meanwhile)
+    assert look(home, JOB)[1]["sentence"] == "it is being submitted"
+    assert look(home, JOB)[1]["errors"][0][0] == "JobRemoved"  # petctl has no such job
+
+
+def test_a_submission_that_fails_takes_its_own_secrets_along_and_no_others(home: Path) -> None:
+    create_workspace(home, JOB, "")
+    create_experiment(home, JOB)
+    set_secret(home, "batchai.T.1", "of the job that is submitted again")
+    target = find_target(home, "local", JOB)
+    job = Job(shell="true", nodes=90_000, code="none", secrets={"T": "batchai.T.1", "U": "batchai.U.2"})
+    with pytest.raises(UsageError, match="90000 nodes"):
+        create_job(home, JOB, JOB, target, job, {}, {"batchai.U.2": "new", "azure-real-key": "new"})
+    assert list_secrets(home) == ["batchai.T.1"]
+    with pytest.raises(Missing):
+        look(home, JOB)
+
+
+def test_the_secrets_of_a_job_are_all_that_it_names() -> None:
+    named = {"T": "batchai.T.1", "V": "wandb"}
+    job = Job(shell="true", code="none", image="x:1", image_credentials="batchai.registry.2", secrets=named)
+    assert _own_secrets(job) == ["batchai.T.1", "batchai.registry.2"]
 
 
 def test_one_that_is_under_way_is_queued_and_is_let_finish(home: Path) -> None:
@@ -104,10 +148,41 @@ def test_a_failure_has_its_reason() -> None:
 
 def test_a_target_is_a_name_an_id_or_one_of_petctls_own(home: Path) -> None:
     assert find_target(home, "local", JOB)["id"] == "petctl://local"
+    assert find_target(home, "petctl://local", JOB)["petctl"] == "local"  # as `job show` prints it
     with pytest.raises(Missing, match="there are: local"):
         find_target(home, "nc6", JOB)
     with pytest.raises(Missing, match="no resource group 'g'"):
         find_target(home, resource_id("g", "w", "clusters", "nc6"), JOB)
+
+
+def test_a_job_on_a_cluster_that_is_not_configured_here_keeps_its_name(home: Path) -> None:
+    target = {"id": "petctl://far", "group": None, "workspace": None, "petctl": "far", "here": False}
+    named(home, petctl="j-2345", cluster=target)
+    _, seen = look(home, JOB)
+    assert (seen["state"], seen["ended"]) == ("unknown", None)
+    assert "there is no cluster 'far'" in seen["sentence"]
+    with pytest.raises(PetctlError, match=r"in the directory whose petctl\.yaml names it"):
+        delete_jobs(home, [JOB])
+    assert "petctl.yaml" in look(home, JOB)[0]["problem"]
+
+
+def test_a_job_of_a_deleted_cluster_of_this_machine_is_this_machines(home: Path) -> None:
+    target = {"id": "petctl://gone", "group": None, "workspace": None, "petctl": "gone", "here": True}
+    named(home, petctl="j-2345", cluster=target)
+    assert look(home, JOB)[1]["errors"][0][0] == "JobRemoved"
+    delete_jobs(home, [JOB])
+
+
+def test_a_job_that_cannot_be_ended_keeps_its_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named(home, petctl="j-2345")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise UsageError("cannot read the kubeconfig")
+
+    monkeypatch.setattr("petctl.batchai.removal.handle_of", refuse)
+    with pytest.raises(UsageError, match="kubeconfig"):
+        delete_jobs(home, [JOB])
+    assert look(home, JOB)[0]["problem"] == "cannot read the kubeconfig"
 
 
 def test_files_are_listed_with_links(tmp_path: Path) -> None:
@@ -122,6 +197,10 @@ def test_files_are_listed_with_links(tmp_path: Path) -> None:
     assert file["downloadUrl"] == f"file://{root}/log"
     with pytest.raises(Missing):
         list_files(root, "nothing")
+    with pytest.raises(UsageError, match="'log' is a file"):
+        list_files(root, "log")
+    with pytest.raises(UsageError, match="is a folder"):
+        list(follow(root, lambda: True))
 
 
 def test_a_file_is_followed_from_before_it_is_there_to_the_end(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from petctl.batchai.machines import CLUSTER, cluster_settings, idle_words, read_settings
-from petctl.errors import UsageError
-from petctl.spec.problems import FieldError
+from petctl.batchai.machines import CLUSTER, cluster_settings, idle_words, kept
+from petctl.errors import SpecError, UsageError
+from petctl.spec.batchai import read_settings
 
 
 def written(folder: Path, document: Any) -> str:
@@ -48,12 +48,71 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
 
 def test_every_field_that_is_none_is_named(tmp_path: Path) -> None:
     wrong = {"vmsize": "x", "scaleSettings": {"manuel": {}}, "nodeSetup": []}
-    with pytest.raises(FieldError) as caught:
+    with pytest.raises(SpecError) as caught:
         read_settings(written(tmp_path, {"properties": wrong}), CLUSTER)
     text = str(caught.value)
     assert "vmsize: unknown field; did you mean 'vmSize'?" in text
     assert "scaleSettings.manuel: unknown field; did you mean 'manual'?" in text
-    assert "nodeSetup: must be a mapping" in text
+    assert "properties.nodeSetup: expected an object with setupTask" in text
+    assert f"{tmp_path / 'cluster.json'}:1:" in text
+
+
+TASK = {"commandLine": "true", "stdOutErrPathPrefix": "/logs"}
+SHARE = {"azureFileUrl": "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file.core.windows.net/logs"}
+
+
+@pytest.mark.parametrize(
+    ("document", "where"),
+    [
+        (None, "got nothing"),
+        ([], "got a list"),
+        ({"properties": None}, "properties: expected an object"),
+        ({"vmPriority": 5}, "vmPriority"),
+        ({"scaleSettings": {"manual": {"nodeDeallocationOption": 3}}}, "nodeDeallocationOption"),
+        ({"scaleSettings": {"autoScale": {"maximumNodeCount": 2}}}, "minimumNodeCount: is missing"),
+        ({"userAccountSettings": {"adminUserSshPublicKey": {}}}, "adminUserSshPublicKey"),
+        ({"nodeSetup": {"setupTask": {**TASK, "stdOutErrPathPrefix": []}}}, "stdOutErrPathPrefix"),
+        ({"nodeSetup": {"setupTask": {**TASK, "environmentVariables": "x"}}}, "environmentVariables"),
+        ({"nodeSetup": {"setupTask": {**TASK, "environmentVariables": [{"name": "A"}]}}}, r"\[0\].value: is missing"),
+        ({"nodeSetup": {"setupTask": {**TASK, "secrets": [{"value": "x"}]}}}, r"secrets\[0\].name"),
+        ({"nodeSetup": {"mountVolumes": {"azureFileShares": 5}}}, "azureFileShares"),
+        ({"nodeSetup": {"mountVolumes": {"fileServers": [{"fileServer": "x"}]}}}, "fileServer: expected"),
+        ({"nodeSetup": {"mountVolumes": {"azureFileShares": [{**SHARE, "relativeMountPath": "x"}]}}}, "is not known"),
+    ],
+)
+def test_what_is_not_as_it_should_be_is_told_with_its_place(tmp_path: Path, document: Any, where: str) -> None:
+    with pytest.raises(SpecError, match=where) as caught:
+        read_settings(written(tmp_path, document), CLUSTER)
+    assert "cluster.json" in str(caught.value)
+
+
+def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cluster.json").write_bytes(b"\xff{")
+    with pytest.raises(SpecError, match="not UTF-8"):
+        read_settings(str(tmp_path / "cluster.json"), CLUSTER)
+    with pytest.raises(SpecError, match="cannot read"):
+        read_settings(str(tmp_path), CLUSTER)
+
+
+def test_placeholders_are_filled_and_keys_are_not_kept(tmp_path: Path) -> None:
+    mount = {**SHARE, "relativeMountPath": "logs", "credentials": {"accountKey": "<AZURE_BATCHAI_STORAGE_KEY>"}}
+    insights = {"instrumentationKey": "open-sesame"}
+    setup = {
+        "mountVolumes": {"azureFileShares": [mount]},
+        "setupTask": {**TASK, "secrets": [{"name": "T", "value": "open-sesame"}]},
+        "performanceCountersSettings": {"appInsightsReference": insights},
+    }
+    path = written(tmp_path, {"properties": {"nodeSetup": setup}})
+    settings = cluster_settings(read_settings(path, CLUSTER, "mystorage", "open-sesame"), {})
+    (share,) = settings["nodeSetup"]["mountVolumes"]["azureFileShares"]
+    assert share["azureFileUrl"] == "https://mystorage.file.core.windows.net/logs"
+    assert share["credentials"] == {"accountKey": "open-sesame"}
+    shown = kept(settings)
+    assert "open-sesame" not in json.dumps(shown)
+    (share,) = shown["nodeSetup"]["mountVolumes"]["azureFileShares"]
+    assert share["credentials"] == {"accountKey": None, "accountKeySecretReference": None}
+    assert share["fileMode"] == "0777"
+    assert shown["nodeSetup"]["setupTask"]["secrets"] == [{"name": "T", "value": None, "valueSecretReference": None}]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +141,7 @@ def test_images_have_short_names() -> None:
 
 
 def test_a_setup_task_is_complete(tmp_path: Path) -> None:
-    setup = cluster_settings({}, {"setup_task": "true", "setup_task_output": "/logs"})["nodeSetup"]
+    setup = kept(cluster_settings({}, {"setup_task": "true", "setup_task_output": "/logs"}))["nodeSetup"]
     assert setup["setupTask"]["commandLine"] == "true"
     assert setup["setupTask"]["secrets"] is None
     assert setup["mountVolumes"] is None

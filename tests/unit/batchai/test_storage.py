@@ -54,6 +54,16 @@ def test_shares_directories_and_files(account: FrontEnd, home: Path, tmp_path: P
     account(f"storage file show -s scripts -p chainer/train.py {ACCOUNT}", code=3)
 
 
+def test_a_file_in_the_way_of_a_directory_is_told(account: FrontEnd, tmp_path: Path) -> None:
+    account(f"storage share create -n scripts {ACCOUNT}")
+    (tmp_path / "train.py").write_text("print(1)\n")
+    account(f"storage file upload -s scripts --source train.py {ACCOUNT}")
+    for name in ("train.py", "train.py/deeper"):
+        account(f"storage directory create -s scripts -n {name} {ACCOUNT}", code=2)
+        assert "there is a file in its way" in account.said
+    account(f"storage share exists -n .. {ACCOUNT}", code=2)
+
+
 def test_folders_go_in_and_out_whole(account: FrontEnd, tmp_path: Path) -> None:
     account(f"storage share create -n data {ACCOUNT}")
     (tmp_path / "set" / "deep").mkdir(parents=True)

@@ -9,9 +9,9 @@ import pytest
 
 from petctl.batchai.names import Address
 from petctl.batchai.resources import create_experiment, create_group, create_workspace, group_trail, trail_of
-from petctl.batchai.storage import create_account
+from petctl.batchai.storage import create_account, delete_account, place_of, read_account
 from petctl.batchai.tree import AlreadyThere, Missing, Tree
-from petctl.errors import UsageError
+from petctl.errors import PetctlError, UsageError
 
 SPACE = Address("g", "w")
 
@@ -36,6 +36,19 @@ def test_a_missing_one_is_told_with_the_nearest(home: Path) -> None:
     assert caught.value.code == 3
     with pytest.raises(Missing, match="no workspace 'v'"):
         tree.read(trail_of("jobs", Address("g", "v", "e", "j")))
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../groups/g", "/etc", "a\0b", "a" * 300])
+def test_a_name_leads_nowhere_else(home: Path, name: str) -> None:
+    create_group(home, "g", "", {})
+    for call in (delete_account, read_account):
+        with pytest.raises(UsageError, match="cannot be the name of a storage account"):
+            call(home, name)
+    with pytest.raises(UsageError):
+        Tree(home).find(group_trail(name))
+    assert place_of(home, "file", name, "logs") is None
+    create_account(home, "mystorage", "g", "", "Standard_LRS", "Storage")
+    assert place_of(home, "file", "mystorage", name) is None
 
 
 def test_one_of_many_at_once_makes_it(home: Path) -> None:
@@ -73,6 +86,17 @@ def test_what_a_killed_maker_left_is_cleared_away_and_never_seen(home: Path) -> 
     create_experiment(home, SPACE._replace(experiment="e"))
     assert not draft.exists()
     assert tree.names(trail_of("workspaces", SPACE), "experiments") == ["e"]
+
+
+def test_what_lies_beside_a_damaged_record_is_left_alone(home: Path) -> None:
+    create_group(home, "g", "", {})
+    create_account(home, "mystorage", "g", "", "Standard_LRS", "Storage")
+    account = home / "batchai" / "storage" / "mystorage"
+    (account / "file" / "logs").mkdir()
+    (account / "resource.json").write_text("{")
+    with pytest.raises(PetctlError, match=r"resource\.json is damaged"):
+        create_account(home, "mystorage", "g", "", "Standard_LRS", "Storage")
+    assert (account / "file" / "logs").is_dir()
 
 
 def test_what_is_being_deleted_takes_no_children(home: Path) -> None:

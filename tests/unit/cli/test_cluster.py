@@ -67,6 +67,24 @@ def test_wrong_words(capsys: pytest.CaptureFixture[str], place: Path, words: str
     assert sentence in said(capsys, *words.split(), code=2)
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "sentence"),
+    [
+        ("setup: [1, 2]", "--setup-env A=B", "setup needs a command"),
+        ("setup: {command: x, env: y}", "--setup-env A=B", "setup.env must be a mapping"),
+        ("setup: {command: x, secrets: [y]}", "--setup-secret A=B", "setup.secrets must be a mapping"),
+        ("mounts: 5", "--mount a=/", "mounts must be a list"),
+        ("idle_time: .nan", "", "idle_time must be a number"),
+        ("setup: x", "--setup=", "setup needs a command"),
+    ],
+)
+def test_a_file_that_is_wrong_stays_so_under_options(
+    capsys: pytest.CaptureFixture[str], place: Path, text: str, words: str, sentence: str
+) -> None:
+    (place / "cluster.yaml").write_text(f"nodes: 1\n{text}\n")
+    assert sentence in said(capsys, "create", "team", "-f", "cluster.yaml", *words.split(), code=2)
+
+
 def test_names_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "create", "team")
     ctx: object = None

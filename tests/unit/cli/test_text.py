@@ -168,6 +168,20 @@ def test_the_last_failure_is_on_the_page_of_a_job_that_goes_on() -> None:
     assert "last failure" not in job_page(a_status(last_failure=hung, error=BOOM, state="failed"), colour=False)
 
 
+def test_a_known_cause_is_told_with_its_advice() -> None:
+    error = msgspec.structs.replace(BOOM, cause="no-space")
+    ending = root_cause(a_status(state="failed", error=error))
+    place = ending.index("  cause       no-space: a disk is full")
+    assert ending[place - 1] == "      ValueError: boom" and ending[place + 1].startswith(
+        "  advice      Remove old files"
+    )
+    page = job_page(a_status(last_failure=error), colour=False)
+    assert "\ncause       no-space: a disk is full\nadvice      Remove" in page
+    newer = root_cause(a_status(state="failed", error=msgspec.structs.replace(BOOM, cause="of-tomorrow")))
+    assert "  cause       of-tomorrow" in newer
+    assert not [line for line in root_cause(a_status(state="failed", error=BOOM)) if line.startswith("  cause")]
+
+
 @pytest.mark.parametrize("kind", ["stragglers", "refund"])
 def test_stragglers_are_news(kind: str) -> None:
     assert is_news({"kind": kind})

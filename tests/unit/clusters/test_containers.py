@@ -93,8 +93,11 @@ def test_a_plan_has_the_words_of_its_containers(
     plan = record["plan"]
     first = plan["nodes"][0]
     assert first[:2] == [str(programs / "podman"), "run"]
-    assert after(first, "--name") == ["petctl-x-2222-0-1"]
-    assert after(first, "--label") == ["petctl.job=x-2222", "petctl.node=0"]
+    home = plan["container"]["home"]
+    assert after(first, "--name") == [f"petctl-x-2222-0-1-{home}"]
+    assert after(first, "--label") == ["petctl.job=x-2222", "petctl.node=0", f"petctl.home={home}"]
+    elsewhere = make_plan(job, directory(tmp_path / "other"), {})["plan"]["container"]["home"]
+    assert elsewhere != home, "a job of the same id in another home has containers of its own"
     assert (after(first, "--network"), after(first, "--pid"), after(first, "--ipc")) == (["host"], ["host"], ["host"])
     agent = first.index("x:1")
     assert first[agent - 1] == "--memory=2g", "what the user says comes last, and counts"
@@ -176,7 +179,7 @@ def test_what_an_engine_says_last_is_what_counts() -> None:
 
 
 def test_an_engine_that_has_gone_is_told_where_containers_are_removed(tmp_path: Path) -> None:
-    container = {"engine": str(tmp_path / "gone"), "kind": "podman"}
+    container = {"engine": str(tmp_path / "gone"), "kind": "podman", "home": "1234"}
     assert remove_containers(container, "x-2222").startswith("cannot look for containers of x-2222: ")
 
 

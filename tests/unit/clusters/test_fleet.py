@@ -26,15 +26,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_cluster_is_made_read_and_deleted(home: Path) -> None:
-    view = fleet.create(home, "team", {"nodes": 2, "extra": {"vmSize": "big"}})
+    view = fleet.create(home, "team", {"nodes": 2})
     assert (view["name"], view["allocation"], view["nodes"]) == ("team", "steady", 2)
     assert view["scale"] == {"mode": "manual", "nodes": 2}
     assert view["counts"] == {"idle": 2, "running": 0, "preparing": 0, "leaving": 0, "unusable": 0}
-    assert view["extra"] == {"vmSize": "big"}
     assert fleet.names(home) == ["team"]
     assert [row["state"] for row in fleet.nodes(home, "team")] == ["idle", "idle"]
-    fleet.annotate(home, "team", {"vmSize": "small"})
-    assert fleet.read(home, "team")["extra"] == {"vmSize": "small"}
     fleet.delete(home, "team")
     assert fleet.names(home) == []
     assert list((home / "clusters").iterdir()) == []

@@ -36,7 +36,6 @@ def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
         "gpus_per_node": 2,
         "setup": {"command": "true", "output": "/logs", "env": {"A": 1}, "secrets": {"KEY": "key"}},
         "mounts": [{"path": "data", "directory": str(tmp_path)}, {"path": "n/fs", "command": "mount x"}],
-        "extra": {"vmSize": "big"},
     }
     spec = spec_from("team", data)
     assert (spec.low, spec.high, spec.auto, spec.idle_time, spec.deallocation) == (1, 4, True, 30.0, "wait")
@@ -132,6 +131,7 @@ def test_what_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="petctl cluster create"):
         read_spec(tmp_path, "team")
     kept(tmp_path, FleetSpec("team"))
-    FleetDirectory(tmp_path, "team").spec.write_text("{")
-    with pytest.raises(InternalError, match=r"cluster\.json is damaged"):
-        read_spec(tmp_path, "team")
+    for text in ("{", "{}", '{"name": "team", "mounts": [1]}'):
+        FleetDirectory(tmp_path, "team").spec.write_text(text)
+        with pytest.raises(InternalError, match=r"cluster\.json is damaged"):
+            read_spec(tmp_path, "team")

@@ -24,6 +24,7 @@ from petctl.clusters.local.lost import newest_status
 from petctl.clusters.local.slots import Slots
 from petctl.clusters.local.starting import LOCK_OPTION, keep_environment, start_supervisor, take_over
 from petctl.clusters.local.turn import MOST_LIVES, UNBORN_WITHIN
+from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.spec import Job
 
 
@@ -45,14 +46,16 @@ class Scene:
         self.cluster.submit(self.cluster.plan(Job(shell="true", code="none", **fields), job_id))
         return JobDirectory(self.jobs / job_id)
 
-    def hold(self, job_id: str, begun: bool = True) -> None:
-        """The job's supervisor lives, and has begun."""
+    def hold(self, job_id: str, begun: bool = True, node: bool = True) -> None:
+        """The job's supervisor lives, and has begun: its coordinator listens, its first node was started."""
         directory = JobDirectory(self.jobs / job_id)
         lock = take_lock(directory.supervisor_lock)
         assert lock is not None
         self.locks[job_id] = lock
         if begun:
             write_json(directory.coordinator, {"address": "127.0.0.1:1", "boot": ""})
+        if begun and node:
+            directory.nodes.mkdir(exist_ok=True)
 
     def kill(self, job_id: str) -> None:
         os.close(self.locks.pop(job_id))
@@ -237,6 +240,72 @@ def test_a_supervisor_that_ends_at_once_each_time_is_given_up(scene: Scene) -> N
     assert scene.granted() == {}
 
 
+def test_a_supervisor_killed_before_its_first_node_loses_nothing(scene: Scene) -> None:
+    directory = scene.submit("a", nodes=2)
+    scene.hold("a", node=False)
+    scene.submit("b")
+    scene.hold("b", begun=False)
+    assert scene.look() == []
+    scene.kill("a")
+    scene.later()
+    assert scene.look() == ["a"]
+    assert scene.granted() == {"a": 2, "b": 0}
+    assert scene.status("a")["state"] == "pending"
+    for path in (scene.home / "clusters" / "local").iterdir():
+        path.unlink()
+    assert scene.look() == ["a"]  # also with a slots' file that knows nothing
+    assert scene.granted() == {"a": 2, "b": 0}
+    assert scene.cluster.scale("a", 2) == "will start with 2 nodes"
+    assert scene.cluster.cancel("a", kill=False) == "cancelled"
+    assert newest_status(directory)["state"] == "cancelled"
+
+
+def test_one_killed_after_that_has_lost_its_job(scene: Scene) -> None:
+    directory = scene.submit("a")
+    scene.hold("a")
+    scene.kill("a")
+    scene.later()
+    assert scene.look() == []
+    assert newest_status(directory)["state"] == "lost"
+
+
+def test_files_that_cannot_be_removed_are_named(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.submit("a")
+    scene.cluster.cancel("a", kill=False)
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path / "outputs" / "of-root"))
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    with pytest.raises(PetctlError, match=r"not all of its files: .*outputs/of-root: Permission denied"):
+        scene.cluster.remove("a")
+    assert scene.cluster.ids() == []
+
+
+def test_of_two_who_remove_a_job_one_is_told(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = scene.submit("a")
+    scene.cluster.cancel("a", kill=False)
+    status = newest_status(directory)
+
+    def removed_meanwhile(directory: JobDirectory) -> dict[str, Any]:
+        directory.path.rename(scene.jobs / ".new-of-another")
+        return status
+
+    monkeypatch.setattr("petctl.clusters.local.cluster.newest_status", removed_meanwhile)
+    with pytest.raises(NotFound, match="removed by somebody else"):
+        scene.cluster.remove("a")
+    with pytest.raises(NotFound, match="somebody has removed it"):
+        newest_status(directory)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '"x"'])
+def test_damaged_secrets_are_named(scene: Scene, text: str) -> None:
+    scene.home.mkdir()
+    (scene.home / "secrets.json").write_text(text)
+    with pytest.raises(UsageError, match=r"secrets\.json is damaged"):
+        scene.cluster.list_secrets()
+
+
 def test_the_file_removed_by_hand_is_made_anew_from_the_directories(scene: Scene) -> None:
     scene.submit("ended")
     scene.hold("ended")
@@ -375,7 +444,9 @@ def test_a_supervisor_is_started_in_its_submitter_s_environment(
     out = tmp_path / "out"
     script = 'echo "$FROM_THE_SUBMITTER${OF_ANOTHER-}" > "$1.new"; mv "$1.new" "$1"; exec sleep 60'
     write_json(directory.job, {"plan": {"supervisor": ["/bin/sh", "-c", script, "sh", str(out)]}})
+    write_json(directory.coordinator, {"address": "127.0.0.1:1"})  # of one that was killed before its first node
     assert start_supervisor(directory)
+    assert not directory.coordinator.exists()
     try:
         deadline = time.monotonic() + 30
         while not out.exists() and time.monotonic() < deadline:

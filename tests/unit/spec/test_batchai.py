@@ -257,6 +257,7 @@ def test_all_kinds_of_mounts() -> None:
         ({"relativeMountPath": "logs/in"}, "relativeMountPath: lies in another mount's way, logs"),
         ({"accountName": "other"}, "accountName: the address is one of the account 'acc', not of 'other'"),
         ({"azureFileUrl": "https://A_B.file.core.windows.net/x"}, "is no storage account"),
+        ({"azureFileUrl": "https://[acc/logs"}, "azureFileUrl: expected https://"),
         ({"fileMode": "rw"}, "fileMode: expected permissions"),
         ({"credentials": {"acountKey": "x"}}, "credentials.acountKey: unknown field; did you mean 'accountKey'?"),
     ],
@@ -346,7 +347,7 @@ def test_times_in_all_spellings(written: object, seconds: float) -> None:
     assert read({**MINIMAL, "constraints": {"maxWallClockTime": written}}).job.max_time == seconds
 
 
-@pytest.mark.parametrize("written", ["", "P", "PT", "0", "-1", "0:00:00", [], "7 days,"])
+@pytest.mark.parametrize("written", ["", "P", "PT", "0", "-1", "0:00:00", [], "7 days,", "999999 days"])
 def test_times_that_are_none(written: object) -> None:
     assert "maxWallClockTime" in problems({**MINIMAL, "constraints": {"maxWallClockTime": written}})[0]
 
@@ -392,6 +393,7 @@ def test_a_report_has_every_key_and_can_be_submitted_again() -> None:
     ]
     assert report["outputDirectories"] == [{"id": "MODEL", "pathPrefix": f"{ROOT}/logs", "pathSuffix": None}]
     shown = {**report, "id": "/subscriptions/0", "name": "j", "executionState": "running", "executionInfo": {}}
+    shown["petctl"] = {"job": "j-2345"}  # which `batchai job show` adds
     again = read_mapping(json.loads(json.dumps(shown)), JobFile(shares)).job
     assert as_reported(again.batchai) == report
 

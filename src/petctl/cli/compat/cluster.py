@@ -1,4 +1,4 @@
-"""batchai cluster: create, show, list, delete, resize, auto-scale, file list. Nodes are in `nodes.py`."""
+"""batchai cluster: create, resize, auto-scale, file list, and the usual verbs. Nodes are in `nodes.py`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import NOTHING, background, confirm, detail, group, leaf, say
+from petctl.cli.compat.frame import detail, group, leaf, say
 from petctl.cli.compat.jobfiles import file_row
 from petctl.cli.compat.nodes import add_cluster_nodes
+from petctl.cli.compat.usual import Resource, add_usual_verbs
 
 if TYPE_CHECKING:
     from petctl.batchai.names import Address
@@ -63,10 +64,12 @@ def create(address: Address, account: str, key: str, config_file: str | None, no
     """Make a cluster of nodes on this machine. Jobs may name it before its nodes are ready."""
     from petctl.batchai.clusters import create_cluster
     from petctl.batchai.machines import CLUSTER as FIELDS
-    from petctl.batchai.machines import cluster_settings, idle_words, read_settings
+    from petctl.batchai.machines import cluster_settings, idle_words
     from petctl.batchai.mounts import wanted_mounts, with_mounts
+    from petctl.cli.jobfile import resolver
+    from petctl.spec.batchai import read_settings
 
-    properties = read_settings(config_file, FIELDS) if config_file else {}
+    properties = read_settings(config_file, FIELDS, account, key) if config_file else {}
     added = wanted_mounts(words.home(), address, given, account)
     if added:
         setup = properties.get("nodeSetup") or {}
@@ -74,48 +77,9 @@ def create(address: Address, account: str, key: str, config_file: str | None, no
         properties["nodeSetup"] = {**setup, "mountVolumes": mounts}
     settings = cluster_settings(properties, given)
     _say_idle(idle_words({**_idle_fields(properties), **{name: value for name, value in given.items() if value}}))
-    record = create_cluster(words.home(), address, settings)
+    record = create_cluster(words.home(), address, settings, resolver(words.home()))
     detail(f"petctl's name for it is {record['petctl']}; see: petctl cluster show {record['petctl']}")
     return _shown(address)
-
-
-@leaf(cluster, "show", "batchai cluster show -n nc6 -g recipes -w lab -o table", row=_row)
-@words.addressed("clusters", *NAME, ids=True)
-def show(address: Address) -> object:
-    """Show a cluster: its nodes by state, and what is wrong with them."""
-    return _shown(address)
-
-
-@leaf(cluster, "list", "batchai cluster list -g recipes -w lab -o table", row=_row)
-@words.in_workspace
-def list_(address: Address) -> object:
-    """List the clusters of a workspace."""
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
-
-    tree, space = Tree(words.home()), trail_of("workspaces", address)
-    tree.read(space)
-    return [_shown(address._replace(name=name)) for name in tree.names(space, "clusters")]
-
-
-@leaf(cluster, "delete", "batchai cluster delete -n nc6 -g recipes -w lab -y")
-@words.addressed("clusters", *NAME, ids=True)
-@words.yes_option
-@words.no_wait_option
-def delete(address: Address, yes: bool, no_wait: bool) -> object:
-    """Delete a cluster; jobs on it are ended."""
-    from petctl.batchai.removal import delete_cluster
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
-
-    Tree(words.home()).read(trail_of("clusters", address))
-    confirm(f"Delete cluster {address.name!r} and end the jobs on it?", yes)
-    if no_wait:
-        place = ["-g", address.group, "-w", address.workspace, "-n", address.name]
-        background(["cluster", "delete", "-y", *place])
-    else:
-        delete_cluster(words.home(), address)
-    return NOTHING
 
 
 @leaf(cluster, "resize", "batchai cluster resize -n nc6 -g recipes -w lab -t 0", row=_row)
@@ -176,3 +140,19 @@ def _say_idle(options: list[str]) -> None:
 def _idle_fields(properties: dict[str, Any]) -> dict[str, Any]:
     """What a settings file says that has no effect, in the names of the options."""
     return {"vm_size": properties.get("vmSize"), "subnet": properties.get("subnet")}
+
+
+add_usual_verbs(
+    cluster,
+    Resource(
+        "clusters",
+        "cluster",
+        NAME,
+        _row,
+        _shown,
+        place="-g recipes -w lab",
+        name="nc6",
+        told=": its nodes by state, and what is wrong with them",
+        along=" and end the jobs on it",
+    ),
+)

@@ -11,7 +11,6 @@ from petctl.cli.compat import words
 from petctl.cli.compat.drawers import (
     account_options,
     add_drawer_verbs,
-    batch_options,
     no_progress_option,
     row,
 )
@@ -33,7 +32,6 @@ def add_containers(storage: click.Group) -> None:
     add_drawer_verbs(group("container", "Blob containers.", storage), "blob", "container")
     blob = group("blob", "Blobs of a container.", storage)
     _add_blobs(blob)
-    _add_batches(blob)
     add_inside_verbs(blob, BLOB)
 
 
@@ -83,20 +81,6 @@ def _add_blobs(blob: click.Group) -> None:
 
         found = sorted(listing(_container(container, said), "", deep=True))
         return [described(entry, entry.path) for entry in found if entry.path.startswith(prefix)]
-
-
-def _add_batches(blob: click.Group) -> None:
-    @leaf(blob, "upload-batch", "az storage blob upload-batch -d data -s ./set --account-name mystorage")
-    @batch_options("The container.", "A directory of this machine.")
-    @account_options
-    def upload_batch(destination: str, source: str, path: str, **said: Any) -> object:
-        """Copy everything in a directory into the container."""
-        from petctl.batchai.contents import upload
-
-        if not Path(source).is_dir():
-            raise UsageError(f"--source: there is no directory {source!r}")
-        upload(_container(destination, said), Path(source), path)
-        return NOTHING
 
 
 def _container(name: str, said: dict[str, Any]) -> Drawer:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import NOTHING, confirm, group, leaf, say
+from petctl.cli.compat.frame import group, leaf, say
+from petctl.cli.compat.usual import Resource, add_usual_verbs
 
 if TYPE_CHECKING:
     from petctl.batchai.names import Address
@@ -46,8 +47,9 @@ def _row(found: Any) -> dict[str, Any]:
 def create(address: Address, config_file: str | None, no_wait: bool, **given: Any) -> object:
     """Make a file server: a directory, mounted with --nfs or by `fileServers` of a job file."""
     from petctl.batchai import reported
-    from petctl.batchai.machines import FILE_SERVER, idle_words, read_settings
+    from petctl.batchai.machines import FILE_SERVER, idle_words
     from petctl.batchai.servers import create_server
+    from petctl.spec.batchai import read_settings
 
     properties = read_settings(config_file, FILE_SERVER) if config_file else {}
     record = create_server(words.home(), address, properties, given)
@@ -57,42 +59,23 @@ def create(address: Address, config_file: str | None, no_wait: bool, **given: An
     return reported.file_server(address, record)
 
 
-@leaf(file_server, "show", "batchai file-server show -n data -g recipes -w lab", row=_row)
-@words.addressed("fileservers", *NAME, ids=True)
-def show(address: Address) -> object:
-    """Show a file server."""
+def _shown(address: Address) -> object:
     from petctl.batchai import reported
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
 
-    return reported.file_server(address, Tree(words.home()).read(trail_of("fileservers", address)))
+    return reported.file_server(address, words.record("fileservers", address)[1])
 
 
-@leaf(file_server, "list", "batchai file-server list -g recipes -w lab -o table", row=_row)
-@words.in_workspace
-def list_(address: Address) -> object:
-    """List the file servers of a workspace."""
-    from petctl.batchai import reported
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
-
-    tree, space = Tree(words.home()), trail_of("workspaces", address)
-    tree.read(space)
-    found = [address._replace(name=name) for name in tree.names(space, "fileservers")]
-    return [reported.file_server(one, tree.read(trail_of("fileservers", one))) for one in found]
-
-
-@leaf(file_server, "delete", "batchai file-server delete -n data -g recipes -w lab -y")
-@words.addressed("fileservers", *NAME, ids=True)
-@words.yes_option
-@words.no_wait_option
-def delete(address: Address, yes: bool, no_wait: bool) -> object:
-    """Delete a file server with its files."""
-    from petctl.batchai.removal import delete_server
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
-
-    Tree(words.home()).read(trail_of("fileservers", address))
-    confirm(f"Delete file server {address.name!r} with its files?", yes)
-    delete_server(words.home(), address)
-    return NOTHING
+add_usual_verbs(
+    file_server,
+    Resource(
+        "fileservers",
+        "file-server",
+        NAME,
+        _row,
+        _shown,
+        place="-g recipes -w lab",
+        name="data",
+        told=", and the directory that it is",
+        along=" with its files",
+    ),
+)

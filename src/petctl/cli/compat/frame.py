@@ -165,7 +165,8 @@ def spread(words: Sequence[str]) -> list[str]:
 
 
 def background(words: Sequence[str]) -> None:
-    """Runs a verb of `batchai` that nobody waits for, in a process of its own."""
+    """Runs a verb of `batchai` that nobody waits for, in a process of its own; in this directory, whose petctl.yaml may
+    be needed."""
     import subprocess
 
     subprocess.Popen(
@@ -173,7 +174,6 @@ def background(words: Sequence[str]) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        cwd="/",
         env=os.environ,
         start_new_session=True,
     )

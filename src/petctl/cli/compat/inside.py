@@ -1,5 +1,5 @@
 """The verbs of one file in a share, and of one blob in a container, which are the same: show, exists, url, delete, and
-download-batch of all of them. What differs is how it is named."""
+upload-batch and download-batch of many. What differs is how it is named."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import click
 from petctl.cli.compat import words
 from petctl.cli.compat.drawers import account_options, account_said, batch_options, row
 from petctl.cli.compat.frame import NOTHING, leaf
+from petctl.errors import UsageError
 
 if TYPE_CHECKING:
     from petctl.batchai.contents import Drawer
@@ -82,6 +83,20 @@ def add_inside_verbs(parent: click.Group, thing: Thing) -> None:
         remove(*place(said))
         return NOTHING
 
+    @leaf(parent, "upload-batch", f"az storage {kind} upload-batch -d logs -s ./here --account-name mystorage")
+    @batch_options(f"The {thing.drawer}.", "A directory of this machine.")
+    @account_options
+    def upload_batch(destination: str, source: str, path: str, **said: Any) -> object:
+        from petctl.batchai.contents import upload
+
+        folder = Path(source)
+        if not folder.is_dir():
+            raise UsageError(f"--source: there is no directory {source!r}")
+        drawer = opened(thing, destination, said)
+        upload(drawer, folder, path)
+        files = sorted(str(found.relative_to(folder)) for found in folder.rglob("*") if found.is_file())
+        return [drawer.link(f"{path}/{name}") for name in files]
+
     @leaf(parent, "download-batch", f"az storage {kind} download-batch -d ./here -s logs --account-name mystorage")
     @batch_options("A directory of this machine.", f"The {thing.drawer}.")
     @account_options
@@ -98,6 +113,7 @@ def add_inside_verbs(parent: click.Group, thing: Thing) -> None:
         (exists, f"Say whether there is such a {kind}."),
         (url, f"Print where a {kind} is."),
         (delete, f"Delete a {kind}."),
+        (upload_batch, f"Copy everything in a directory into the {thing.drawer}; print where each {kind} is."),
         (download_batch, f"Copy everything in the {thing.drawer} into a directory."),
     ):
         verb.help = sentence

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import NOTHING, Exit, background, confirm, detail, group, leaf, say
+from petctl.cli.compat.frame import NOTHING, Exit, confirm, detail, group, leaf, say
 from petctl.cli.compat.jobfiles import add_job_files
 from petctl.cli.compat.nodes import add_job_nodes
+from petctl.cli.compat.usual import Resource, add_usual_verbs
 
 if TYPE_CHECKING:
     from petctl.batchai.names import Address
@@ -133,40 +134,18 @@ def resubmit(address: Address, new_name: str | None, cluster: str | None, no_con
     return _submitted(new, new, target, job, {}, dry_run)
 
 
-@leaf(job, "show", "batchai job show -n mnist --query executionState", row=_row)
-@words.addressed("jobs", *NAME, ids=True)
-def show(address: Address) -> object:
-    """Show a job: what its file said, and how it stands."""
-    return _shown(address)
-
-
-@leaf(job, "list", "batchai job list -o table", row=_row)
-@words.in_workspace
-@words.experiment_option
-def list_(address: Address, experiment: str | None) -> object:
-    """List the jobs of an experiment."""
-    from petctl.batchai.names import DEFAULT
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
-
-    address = address._replace(experiment=experiment or DEFAULT)
-    tree, trail = Tree(words.home()), trail_of("experiments", address)
-    tree.read(trail)
-    return [_shown(address._replace(name=name)) for name in tree.names(trail, "jobs")]
-
-
 @leaf(job, "wait", "batchai job wait -n mnist")
 @words.addressed("jobs", *NAME)
 @click.option("--interval", type=float, metavar="SECONDS", help="Accepted; a change is told when it happens.")
 def wait(address: Address, interval: float | None) -> object:
     """Wait for a job to end, say every change of its state, exit with its exit code."""
-    from petctl.batchai.jobs import watch_states
-    from petctl.cli.ending import exit_code
+    from petctl.batchai.standing import watch_states
 
-    status = watch_states(words.home(), address, lambda state: click.echo(f"Job state: {state}"))
-    if status.state != "succeeded":
-        say(status.sentence)
-    return Exit(exit_code(status))
+    seen = watch_states(words.home(), address, lambda state: click.echo(f"Job state: {state}"))
+    failed = seen["state"] != "succeeded"
+    if failed:
+        say(seen["sentence"])
+    return Exit(failed if seen["exit_code"] is None else seen["exit_code"])
 
 
 @leaf(job, "terminate", "batchai job terminate -n mnist -y")
@@ -180,26 +159,6 @@ def terminate(address: Address, yes: bool, no_wait: bool) -> object:
     handle_of(words.home(), address)
     confirm(f"Terminate job {address.name!r}?", yes)
     terminate_job(words.home(), address, wait=not no_wait)
-    return NOTHING
-
-
-@leaf(job, "delete", "batchai job delete -n mnist -y")
-@words.addressed("jobs", *NAME, ids=True)
-@words.yes_option
-@words.no_wait_option
-def delete(address: Address, yes: bool, no_wait: bool) -> object:
-    """Delete a job, which is ended first. What it wrote to its mounts stays."""
-    from petctl.batchai.removal import delete_jobs
-    from petctl.batchai.resources import trail_of
-    from petctl.batchai.tree import Tree
-
-    Tree(words.home()).read(trail_of("jobs", address))
-    confirm(f"Delete job {address.name!r}?", yes)
-    if no_wait:
-        place = ["-g", address.group, "-w", address.workspace, "-e", address.experiment, "-n", address.name]
-        background(["job", "delete", "-y", *place])
-    else:
-        delete_jobs(words.home(), [address])
     return NOTHING
 
 
@@ -239,7 +198,23 @@ def _without_engine(job: Job, cluster: str) -> Job:
 
 def _shown(address: Address) -> object:
     from petctl.batchai import reported
-    from petctl.batchai.jobs import look
+    from petctl.batchai.standing import look
 
     record, seen = look(words.home(), address)
     return reported.job(address, record, record["properties"], seen)
+
+
+add_usual_verbs(
+    job,
+    Resource(
+        "jobs",
+        "job",
+        NAME,
+        _row,
+        _shown,
+        place="",
+        name="mnist",
+        told=": what its file said, and how it stands",
+        along=", which is ended first; what it wrote to its mounts stays",
+    ),
+)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     Forward = Callable[[int, int], AbstractContextManager[int]]
 
-SHELL = os.environ.get("SHELL", "/bin/sh")
-
 exec_options = words.together(
     click.option("-n", "--node-id", metavar="NODE", help="Which node; else the first."),
     click.option("--exec", "line", metavar="LINE", help="A shell line to run; else a shell."),
@@ -79,7 +77,10 @@ def add_cluster_nodes(cluster: click.Group) -> None:
             return forwarded(lambda: socket.create_connection(("127.0.0.1", there), timeout=10), here)
 
         with _forwarding(forwards, forward, shared=True):
-            code = subprocess.run(_argv(line), env=environment, check=False).returncode
+            try:
+                code = subprocess.run(_argv(line), env=environment, check=False).returncode
+            except OSError as error:
+                raise UsageError(f"cannot run {_argv(line)[0]!r}: {error.strerror}") from None
         return Exit(code if code >= 0 else 128 - code)
 
 
@@ -142,4 +143,4 @@ def _known(wanted: str | None, names: list[str], whose: str) -> str:
 
 
 def _argv(line: str | None) -> list[str]:
-    return ["/bin/sh", "-c", line] if line else [SHELL]
+    return ["/bin/sh", "-c", line] if line else [os.environ.get("SHELL") or "/bin/sh"]

@@ -11,7 +11,6 @@ from petctl.cli.compat import words
 from petctl.cli.compat.drawers import (
     account_options,
     add_drawer_verbs,
-    batch_options,
     no_progress_option,
     row,
 )
@@ -41,7 +40,6 @@ def add_shares(storage: click.Group) -> None:
     _add_directories(group("directory", "Directories of a share.", storage))
     files = group("file", "Files of a share.", storage)
     _add_files(files)
-    _add_batches(files)
     add_inside_verbs(files, FILE)
 
 
@@ -54,7 +52,10 @@ def _add_directories(directory: click.Group) -> None:
         """Make a directory; the ones above it too."""
         place = _folder(share, name, said)
         there = place.is_dir()
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(f"the directory {name!r} cannot be made: there is a file in its way") from None
         return {"created": not there}
 
     @leaf(directory, "exists", "az storage directory exists -n chainer -s scripts --account-name mystorage")
@@ -136,28 +137,9 @@ def _add_files(file: click.Group) -> None:
         return [described(entry, entry.path) for entry in sorted(found)]
 
 
-def _add_batches(file: click.Group) -> None:
-    @leaf(file, "upload-batch", "az storage file upload-batch -d scripts -s ./code --account-name mystorage")
-    @batch_options("The share.", "A directory of this machine.")
-    @account_options
-    def upload_batch(destination: str, source: str, path: str, **said: Any) -> object:
-        """Copy everything in a directory into the share."""
-        from petctl.batchai.contents import upload
-
-        if not Path(source).is_dir():
-            raise UsageError(f"--source: there is no directory {source!r}")
-        drawer = _share(destination, said)
-        upload(drawer, Path(source), path)
-        return [drawer.link(f"{path}/{name}") for name in _files(Path(source))]
-
-
 def _share(name: str, said: dict[str, Any]) -> Drawer:
     return opened(FILE, name, said)
 
 
 def _folder(share: str, path: str, said: dict[str, Any]) -> Path:
     return Path(_share(share, said).place(path).path)
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())

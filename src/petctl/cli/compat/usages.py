@@ -17,26 +17,29 @@ def _row(found: Any) -> dict[str, Any]:
 @leaf(None, "list-usages", "batchai list-usages -o table", row=_row)
 @words.location_option
 def list_usages(location: str) -> object:
-    """List usage and limits: processors, clusters, nodes. There are no quotas; a limit of -1 is none."""
-    import os
-
+    """List usage and limits: node slots, clusters, nodes. There are no quotas; a limit of -1 is none."""
     from petctl.batchai.tree import Tree
+    from petctl.clusters.config import cluster_settings, positive_setting
     from petctl.clusters.local import fleet
+    from petctl.clusters.local.claims import LOCAL, slots_of
+    from petctl.clusters.local.slots import default_slots
 
     home = words.home()
     tree = Tree(home)
     groups = [("groups", name) for name in tree.names((), "groups")]
-    views = [fleet.read(home, name) for name in fleet.names(home)]
+    views = fleet.read_all(home)
+    used = sum(claim.granted for claim in slots_of(home, LOCAL).claims())
+    slots = positive_setting(cluster_settings(LOCAL), LOCAL, "slots", default_slots())
     spaces = max((len(tree.names((place,), "workspaces")) for place in groups), default=0)
     return [
-        _usage("Cores", "processors of this machine in use by nodes", None, os.cpu_count() or 1),
+        _usage("Slots", "node slots of cluster local", used, slots),
         _usage("Nodes", "nodes of clusters", sum(view["nodes"] for view in views), -1),
         _usage("Clusters", "clusters", len(views), -1),
         _usage("Workspaces", "workspaces in the fullest group", spaces, WORKSPACES_PER_GROUP),
     ]
 
 
-def _usage(name: str, words_: str, current: int | None, limit: int) -> dict[str, Any]:
+def _usage(name: str, words_: str, current: int, limit: int) -> dict[str, Any]:
     return {
         "currentValue": current,
         "limit": limit,

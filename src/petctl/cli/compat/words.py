@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from petctl.batchai.names import Address
+    from petctl.batchai.tree import Trail
 
 Decorator = Callable[[Function], Function]
 
@@ -55,33 +56,22 @@ def complete(kind: str) -> Callable[[click.Context, click.Parameter, str], list[
     return names
 
 
-group_option = click.option(
-    "-g",
-    "--resource-group",
-    "group",
-    metavar="NAME",
-    envvar="AZURE_DEFAULTS_GROUP",
-    help="The resource group; else default.",
-    shell_complete=complete("groups"),
-)
-workspace_option = click.option(
-    "-w",
-    "--workspace",
-    "workspace",
-    metavar="NAME",
-    envvar="AZURE_DEFAULTS_WORKSPACE",
-    help="The workspace; else default.",
-    shell_complete=complete("workspaces"),
-)
-experiment_option = click.option(
-    "-e",
-    "--experiment",
-    "experiment",
-    metavar="NAME",
-    envvar="AZURE_DEFAULTS_EXPERIMENT",
-    help="The experiment; else default.",
-    shell_complete=complete("experiments"),
-)
+def _outer(flag: str, word: str, name: str) -> Decorator:
+    """What a resource is in: named, else by the environment, else the default."""
+    return click.option(
+        flag,
+        f"--{word}",
+        name,
+        metavar="NAME",
+        envvar=f"AZURE_DEFAULTS_{name.upper()}",
+        help=f"The {word.replace('-', ' ')}; else default.",
+        shell_complete=complete(f"{name}s"),
+    )
+
+
+group_option = _outer("-g", "resource-group", "group")
+workspace_option = _outer("-w", "workspace", "workspace")
+experiment_option = _outer("-e", "experiment", "experiment")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for it to be done.")
 location_option = click.option("-l", "--location", metavar="REGION", default="", help="Kept; everything is here.")
@@ -143,16 +133,35 @@ def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) ->
     return decorate
 
 
-def in_workspace(function: Function) -> Function:
-    """-g and -w -> `address`, for lists."""
+def surrounded(kind: str) -> Decorator:
+    """-g, -w, -e as far as such resources have them -> `near`: the addresses to list what is in. Workspaces of no
+    group in particular are those of all."""
+    outer = {"workspaces": 1, "jobs": 3}.get(kind, 2)
 
-    @functools.wraps(function)
-    def run(group: str | None, workspace: str | None, **rest: Any) -> Any:
-        from petctl.batchai.names import DEFAULT, Address
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def run(group: str | None, workspace: str = "", experiment: str = "", **rest: Any) -> Any:
+            from petctl.batchai.names import DEFAULT, Address
+            from petctl.batchai.tree import Tree
 
-        return function(address=Address(group or DEFAULT, workspace or DEFAULT), **rest)
+            if kind == "workspaces" and not group:
+                near = [Address(name) for name in Tree(home()).names((), "groups")]
+            else:
+                near = [Address(group or DEFAULT, workspace or DEFAULT, experiment or DEFAULT)]
+            return function(near=near, **rest)
 
-    return together(group_option, workspace_option)(run)
+        return together(*(group_option, workspace_option, experiment_option)[:outer])(run)
+
+    return decorate
+
+
+def record(kind: str, address: Address) -> tuple[Trail, dict[str, Any]]:
+    """How one gets to a resource, and what is written down of it; Missing where there is none."""
+    from petctl.batchai.resources import trail_of
+    from petctl.batchai.tree import Tree
+
+    trail = trail_of(kind, address)
+    return trail, Tree(home()).read(trail)
 
 
 def filled(kind: str, spoken: Address) -> Address:

@@ -15,7 +15,7 @@ from typing import Any, Optional
 from petctl.clusters.local.claims import running_nodes, slots_of
 from petctl.clusters.local.jobdir import JobDirectory, read_json, take_lock, write_json, write_once
 from petctl.clusters.local.processes import sweep
-from petctl.errors import InternalError, PetctlError
+from petctl.errors import InternalError, NotFound, PetctlError
 
 CANCELLED_IN_LINE = "cancelled while it was queued"
 
@@ -60,6 +60,8 @@ def bury(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
 def read_record(directory: JobDirectory) -> dict[str, Any]:
     """What was submitted."""
     record = read_json(directory.job)
+    if record is None and not directory.path.exists():
+        raise NotFound(f"there is no job {directory.id!r} any more; somebody has removed it")
     if record is None:
         raise InternalError(f"{directory.job} is missing or damaged; forget the job with: petctl rm {directory.id}")
     return record

@@ -80,7 +80,7 @@ def fate_of(jobs: Path, claim: Claim) -> str:
         return ALIVE if directory.begun() else STARTING
     if directory.outcome.exists():
         return ENDED
-    return DEAD if directory.coordinator.exists() else READY
+    return DEAD if directory.begun() else READY
 
 
 def found_claims(home: Path, name: str) -> List[Claim]:
@@ -96,7 +96,7 @@ def _found(jobs: Path, name: str) -> Iterator[tuple[float, Claim]]:
         record = read_json(directory.job)
         if record is None or record.get("cluster") != name:
             continue
-        if not directory.coordinator.exists():
+        if not directory.begun():
             yield record["submitted"], claim_of(directory, record)
         elif directory.alive():
             yield record["submitted"], claim_of(directory, record, max(1, running_nodes(directory)))

@@ -9,8 +9,6 @@ its supervisor's business.
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -26,12 +24,12 @@ from petctl.clusters.local.burial import CANCELLED_IN_LINE, bury, read_record
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json, write_text
 from petctl.clusters.local.line import look, slots_of
 from petctl.clusters.local.lost import newest_status
+from petctl.clusters.local.removing import remove_directory
 from petctl.clusters.local.submitting import accept
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
 from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from petctl.spec import Job
 
-ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed submitter is removed
 REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
 
 
@@ -149,10 +147,10 @@ class LocalCluster:
                 f"{job_id} may have {size['min']} to {size['max']} nodes, not {wanted}; "
                 "a job's bounds are set when it is submitted"
             )
-        if not directory.coordinator.exists():
+        if not directory.begun():
             write_text(directory.wanted, f"{wanted}\n", durable=True)
             slots_of(self.home, read_record(directory)["cluster"]).want(job_id, wanted)
-            if not directory.coordinator.exists():  # looked at again: it may have started meanwhile, with the old size
+            if not directory.begun():  # looked at again: it may have started meanwhile, with the old size
                 return f"will start with {wanted} nodes"
         return str(self._ask(directory, "scale", wanted=wanted))
 
@@ -162,7 +160,7 @@ class LocalCluster:
         if newest_status(directory)["finished"] is not None:
             return "has ended already"
         write_json(directory.cancel, {"kill": kill}, durable=True, reserved=True)
-        if not directory.coordinator.exists():
+        if not directory.begun():
             end = bury(directory, CANCELLED_IN_LINE)
             if end is None:
                 return "cancelling"  # its supervisor is there already and sees the wish
@@ -183,20 +181,7 @@ class LocalCluster:
             over = not directory.alive()
         if not over:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
-        # Out of sight in one step: a half-removed job must not be listed.
-        hidden = self.jobs / f".new-{secrets.token_hex(6)}"
-        directory.path.rename(hidden)
-        shutil.rmtree(hidden)
-        self._remove_unused_code()
-
-    def _remove_unused_code(self) -> None:
-        """Archives of which no job has a link any more."""
-        archives = list((self.home / "bundles").glob("*.tar.gz"))
-        if archives:
-            from petctl.bundle.cabinet import Cabinet
-
-            linked = {path.name.partition(".")[0] for path in archives if path.stat().st_nlink > 1}
-            Cabinet(self.home / "bundles").remove_unused(linked)
+        remove_directory(directory)
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in the job's directory with a node's environment."""
@@ -228,7 +213,7 @@ class LocalCluster:
             return enter_container(container, directory, name, argv, environment, cwd)
         try:
             code = subprocess.run(argv, cwd=cwd, env={**os.environ, **environment}, check=False).returncode
-        except (FileNotFoundError, PermissionError) as error:
+        except OSError as error:
             raise UsageError(f"cannot run {argv[0]!r} in {cwd}: {error.strerror}") from None
         return code if code >= 0 else 128 - code
 

@@ -1,6 +1,6 @@
 """A node in a container: the words that start one, and the removal of what is left.
 
-    podman run --rm --name petctl-JOB-NODE-N --label petctl.job=JOB ... IMAGE petctl-agent.pyz join ...
+    podman run --rm --name petctl-JOB-NODE-N-HOME --label petctl.job=JOB ... IMAGE petctl-agent.pyz join ...
 
 A container is for its image, not for walls: it has the network, the processes and the shared memory of the machine, so
 process ids, locks, signals and sweeps are as they are without one, and so are NCCL and CUDA between nodes. Directories
@@ -30,6 +30,7 @@ from petctl.errors import UsageError
 
 PYTHON = "python3"
 JOB, NODE = "petctl.job", "petctl.node"
+HOME = "petctl.home"  # stands for the job's directory: another $PETCTL_HOME may have a job of the same id
 _REMOVAL_TAKES = 60.0
 _LIMITS = {"nofile": resource.RLIMIT_NOFILE, "memlock": resource.RLIMIT_MEMLOCK, "stack": resource.RLIMIT_STACK}
 _ENTER = """
@@ -69,6 +70,7 @@ def container_plan(
     return {
         "engine": engine.program,
         "kind": engine.kind,
+        "home": sha256(str(directory.path).encode()).hexdigest()[:8],
         "image": image,
         "credentials": secret,
         "made": [*made, *(path for path in places if not Path(path).exists())],
@@ -81,11 +83,12 @@ def container_argv(
     container: Mapping[str, Any], directory: JobDirectory, node: str, number: int, words: Sequence[str]
 ) -> list[str]:
     """The words that start a node's `number`th container, in which the agent is given `words`."""
-    name = f"petctl-{directory.id}-{node}-{number}"
+    name = f"petctl-{directory.id}-{node}-{number}-{container['home']}"
     devices, inside = inside_container(words)
     return [
         *(container["engine"], *container["run"]),
         *("--name", name, "--label", f"{JOB}={directory.id}", "--label", f"{NODE}={node}"),
+        *("--label", f"{HOME}={container['home']}"),
         *device_words(container["kind"], devices),
         *container["options"],
         *(container["image"], str(directory.agent), *inside),
@@ -145,7 +148,7 @@ class _Failed(Exception):
 
 
 def _containers(container: Mapping[str, Any], job: str, node: str, running: bool) -> list[str]:
-    labels = [f"{JOB}={job}", *([f"{NODE}={node}"] if node else [])]
+    labels = [f"{JOB}={job}", f"{HOME}={container['home']}", *([f"{NODE}={node}"] if node else [])]
     filters = [word for label in labels for word in ("--filter", f"label={label}")]
     return _engine(container, ["ps", "-q" if running else "-aq", *filters]).split()
 

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,15 @@ def read(home: Path, name: str) -> dict[str, Any]:
     return _view(home, spec, here, claims)
 
 
+def read_all(home: Path) -> list[dict[str, Any]]:
+    """All of them; without one that is deleted meanwhile."""
+    found = []
+    for name in names(home):
+        with suppress(NotFound):
+            found.append(read(home, name))
+    return found
+
+
 def nodes(home: Path, name: str) -> list[dict[str, Any]]:
     """Its nodes, with the jobs that have them."""
     spec = read_spec(home, name)
@@ -111,13 +121,6 @@ def change(
         here = read_nodes(database)
         write_nodes(database, here, [_fresh(directory, spec, n) if n.state == UNUSABLE else n for n in here])
     return read(home, name)
-
-
-def annotate(home: Path, name: str, extra: Mapping[str, Any]) -> None:
-    """Replaces what a front end keeps with the cluster."""
-    read_spec(home, name)
-    with looked(home, name):
-        write_spec(FleetDirectory(home, name), replace(read_spec(home, name), extra=dict(extra)))
 
 
 def reset(home: Path, name: str, node: str) -> dict[str, Any]:
@@ -209,7 +212,6 @@ def _view(home: Path, spec: FleetSpec, here: Sequence[Node], claims: Sequence[tu
         "running": [job for job, granted in claims if granted],
         "queued": [job for job, granted in claims if not granted],
         "problems": [f"node {node.number} is unusable: {node.reason}" for node in here if node.reason],
-        "extra": dict(spec.extra),
     }
 
 

@@ -76,9 +76,10 @@ def _run(directory: FleetDirectory, item: Mount) -> str:
         return f"{item.path} could not be mounted: {error}"
     if done.returncode == 0:
         return ""
+    from petctl.agent.batchai import program_of  # few mounts fail
+
     said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]) or "it said nothing"
-    program = item.command.split()[0]  # not all of it: there may be a password in it
-    return f"{item.path} could not be mounted: {program} ended with code {done.returncode}: {said}"
+    return f"{item.path} could not be mounted: {program_of(item.command)} ended with code {done.returncode}: {said}"
 
 
 def _take_down(directory: FleetDirectory, place: Path) -> None:

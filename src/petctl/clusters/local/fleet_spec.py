@@ -7,6 +7,7 @@ supervisors of jobs read it.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -29,7 +30,6 @@ _FIELDS = (
     "gpus_per_node",
     "setup",
     "mounts",
-    "extra",
 )
 
 
@@ -68,7 +68,6 @@ class FleetSpec:
     gpus_per_node: int = 0
     setup: Optional[Setup] = None
     mounts: Tuple[Mount, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
     deleting: bool = False
 
     @property
@@ -108,7 +107,7 @@ class FleetDirectory:
         """Where the setup task of a node writes."""
         if spec.setup is None or not spec.setup.output:
             return self.node(number)
-        return Path(spec.setup.output) / str(spec.extra.get("output_name") or spec.name) / str(number)
+        return Path(spec.setup.output) / spec.name / str(number)
 
 
 def fleet_names(home: Path) -> List[str]:
@@ -127,11 +126,12 @@ def find_spec(home: Path, name: str) -> Optional[FleetSpec]:
         return None
     path = FleetDirectory(home, name).spec
     data = read_json(path)
-    if data is None:
-        if path.exists():
-            raise InternalError(f"{path} is damaged; repair it, or remove it and make the cluster again")
+    if data is None and not path.exists():
         return None
-    return _decode(data)
+    try:
+        return _decode(data or {})
+    except TypeError:
+        raise InternalError(f"{path} is damaged; repair it, or remove it and make the cluster again") from None
 
 
 def read_spec(home: Path, name: str) -> FleetSpec:
@@ -161,7 +161,6 @@ def spec_from(name: str, data: Mapping[str, Any]) -> FleetSpec:
         gpus_per_node=_number(data, "gpus_per_node", 0, problems),
         setup=_setup(data.get("setup"), problems),
         mounts=_mounts(data.get("mounts") or (), problems),
-        extra=_mapping(data, "extra", problems),
     )
     try:
         spec = sized(spec, **{key: data.get(key) for key in ("nodes", "min", "max", "deallocation", "idle_time")})
@@ -202,7 +201,7 @@ def sized(
             raise UsageError(f"deallocation must be one of {', '.join(DEALLOCATION)}, not {deallocation!r}")
         spec = replace(spec, deallocation=deallocation)
     if idle_time is not None:
-        if isinstance(idle_time, bool) or not isinstance(idle_time, (int, float)) or idle_time < 0:
+        if isinstance(idle_time, bool) or not isinstance(idle_time, (int, float)) or not 0 <= idle_time < math.inf:
             raise UsageError(f"idle_time must be a number of seconds, not {idle_time!r}")
         spec = replace(spec, idle_time=float(idle_time))
     return spec

@@ -47,7 +47,7 @@ class JobDirectory:
     join = _Part("join.json")
     certificate = _Part("cert.pem")
     key = _Part("key.pem")
-    start = _Part("start.json")  # 0600: the environment to start its supervisor in, until it has begun
+    start = _Part("start.json")  # 0600: the environment to start its supervisor in, until it has a node
     epoch = _Part("epoch")
     supervisor_lock = _Part("supervisor.lock")
     revive_lock = _Part("revive.lock")
@@ -116,8 +116,11 @@ class JobDirectory:
         return is_locked(self.supervisor_lock)
 
     def begun(self) -> bool:
-        """Whether it has left the line: it has a coordinator, or is over."""
-        return self.coordinator.exists() or self.outcome.exists()
+        """Whether it has left the line: it has a coordinator, or is over. One whose supervisor was killed before it
+        started the first node has run nothing, and is in line as before."""
+        if not self.coordinator.exists():
+            return self.outcome.exists()
+        return self.nodes.exists() or self.outcome.exists() or self.alive()
 
     def alive(self) -> bool:
         """Whether any process still looks after this job."""

@@ -2,8 +2,8 @@
 and one that had begun and that nobody looks after any more is recognised, and buried as `lost`.
 
 A job that has begun is alive while its supervisor or any of its nodes is. One look is not enough: between a
-supervisor's death and its revival there may be a moment without any lock. One that has not begun is never lost: it
-needs nobody but the line, which starts it when it is due.
+supervisor's death and its revival there may be a moment without any lock. One that has not begun, or that was killed
+before its first node was started, is never lost: it needs nobody but the line, which starts it when it is due.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ def _read(home: Path) -> Dict[str, str]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise UsageError(
-            f"{path} is damaged: it is not JSON; repair it, or remove it and set the secrets again"
-        ) from None
+        known = None
+    if not isinstance(known, dict):
+        raise UsageError(f"{path} is damaged: it is no JSON object; repair it, or remove it and set the secrets again")
     return {str(name): str(value) for name, value in known.items()}
 
 

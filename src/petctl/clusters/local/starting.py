@@ -1,7 +1,7 @@
 """Starting a job's supervisor: by its submitter, or much later by whoever finds that it is due.
 
 Whoever that is, the supervisor runs in its submitter's environment, which therefore lies in the job's directory,
-readable by its user alone, until the job has begun. The starter takes the supervisor's lock and hands it on, so that
+readable by its user alone, until the job has a node. The starter takes the supervisor's lock and hands it on, so that
 a job whose supervisor is coming up is never taken for one that has none, and two starters cannot start two.
 """
 
@@ -41,6 +41,8 @@ def start_supervisor(directory: JobDirectory) -> bool:
         record = read_json(directory.job)
         if record is None or directory.outcome.exists():
             return False
+        if not directory.nodes.exists():  # the last one was killed before it started anything: this one begins anew
+            directory.coordinator.unlink(missing_ok=True)
         start_detached([*record["plan"]["supervisor"], LOCK_OPTION, str(lock)], directory, lock)
         return True
     finally:

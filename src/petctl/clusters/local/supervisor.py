@@ -151,8 +151,6 @@ class Supervisor:
             self.directory, self.recorder, self._node_options, self.server.step, self._connected, container
         )
         await open_port(self.server, self.directory, self.plan, self.epoch)
-        if not container:  # those cannot bring a supervisor back: whoever does needs to know how it was started
-            self.directory.start.unlink(missing_ok=True)
         self.machine = machine
         self.recorder.picture = self._picture
         machine.observe = self.recorder.touch
@@ -214,6 +212,8 @@ class Supervisor:
             data = dict(effect.data)
             if effect.kind == "joined" and self.machine is not None and data["node"] in self.machine.nodes:
                 self.keeper.joined(data["node"], self.machine.nodes[data["node"]].report.incarnation)
+                if not self.plan.get("container"):  # where nodes cannot bring a supervisor back, others need it
+                    self.directory.start.unlink(missing_ok=True)
             if effect.kind == "running" and self.machine is not None:
                 data["members"] = members_of(self.machine)
             self.recorder.event(effect.kind, effect.sentence, **data)

@@ -23,10 +23,10 @@ What the file says and a Job has no field for is `Job.batchai`, plain data witho
 Where a job runs, where accounts are kept and who keeps secrets is not known here.
 """
 
-from petctl.spec.batchai.compiling import JobFile, Names, Reading
-from petctl.spec.batchai.reading import read_document, read_file, read_mapping
-from petctl.spec.batchai.reported import as_reported
-from petctl.spec.batchai.volumes import Found, Resolver, Volume
+from petctl.spec.batchai.compiling import JobFile, Names, Reading, own_name, without_secrets
+from petctl.spec.batchai.reading import read_document, read_file, read_mapping, read_settings
+from petctl.spec.batchai.reported import as_reported, volumes_as_reported
+from petctl.spec.batchai.volumes import Found, Resolver, Volume, mounts_of
 from petctl.spec.read import is_batchai
 
 __all__ = [
@@ -38,7 +38,12 @@ __all__ = [
     "Volume",
     "as_reported",
     "is_batchai",
+    "mounts_of",
+    "own_name",
     "read_document",
     "read_file",
     "read_mapping",
+    "read_settings",
+    "volumes_as_reported",
+    "without_secrets",
 ]

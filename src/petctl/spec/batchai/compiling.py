@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from petctl.spec.problems import FieldError, Path, Problem, wrong
 
 OWN_SECRET = "batchai."  # how the names of secrets begin that are removed with their job (jobs/secrets.py)
 
+_HIDDEN = ("accountKey", "password", "instrumentationKey")
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -184,7 +185,7 @@ class Compiled:
         cluster = names.cluster or properties.get("cluster", {}).get("id", "").rstrip("/").rpartition("/")[2]
         return Job(
             shell=run.line,
-            name=names.job or _job_name(script_of(properties[tool]), tool),
+            name=own_name(names.job) if names.job else _job_name(script_of(properties[tool]), tool),
             nodes=properties["nodeCount"],
             procs=run.procs,
             launcher=run.launcher,
@@ -205,7 +206,7 @@ class Compiled:
             kubernetes={"shm_size": _bytes(shm_size)} if shm_size else {},
             batchai={
                 "tool": tool_type(tool),
-                "properties": _without_secrets(properties),
+                "properties": without_secrets(properties),
                 "names": names._asdict(),
                 "mounts": mounts,
                 "files": run.files,
@@ -219,6 +220,11 @@ def _no_vault(url: str, value: str) -> str:
         f"petctl does not ask key vaults; keep it with: petctl secret set NAME (its value: {value}), and write into "
         f"petctl.yaml: secrets: {{{url}: NAME}}"
     )
+
+
+def own_name(name: str) -> str:
+    """petctl's name for a job of this one: the service's may begin with what looks like an option."""
+    return name.lstrip("-_") or "job"
 
 
 def _job_name(script: str, tool: str) -> str:
@@ -243,14 +249,13 @@ def _bytes(docker: str) -> str:
     return f"{amount}iB" if amount[-1].isalpha() else amount
 
 
-def _without_secrets(value: Any) -> Any:
+def without_secrets(value: Any) -> Any:
     """The same tree without what must not rest anywhere."""
     if isinstance(value, list):
-        return [_without_secrets(item) for item in value]
+        return [without_secrets(item) for item in value]
     if not isinstance(value, dict):
         return value
-    hidden: Iterable[str] = ("accountKey", "password")
-    plain = {name: _without_secrets(item) for name, item in value.items() if name not in hidden}
-    if "secrets" in plain:
+    plain = {name: without_secrets(item) for name, item in value.items() if name not in _HIDDEN}
+    if plain.get("secrets"):
         plain["secrets"] = [{k: v for k, v in entry.items() if k != "value"} for entry in plain["secrets"]]
     return plain

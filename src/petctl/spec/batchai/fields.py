@@ -219,5 +219,5 @@ PROPERTIES: Shape = {
 REPORTED = (
     *("id", "name", "type", "resourceGroup", "toolType", "creationTime", "jobOutputDirectoryPathSegment"),
     *("provisioningState", "provisioningStateTransitionTime", "executionState", "executionStateTransitionTime"),
-    *("executionInfo", "experimentName"),
+    *("executionInfo", "experimentName", "petctl"),
 )

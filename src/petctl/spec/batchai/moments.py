@@ -33,15 +33,17 @@ def wall_clock(value: object) -> float:
         match = form.fullmatch(text)
         if match:
             parts = {name: float(part) for name, part in match.groupdict().items() if part}
-            seconds = timedelta(**parts).total_seconds()
+            written: object = timedelta(**parts).total_seconds()
             break
     else:
-        try:
-            seconds = parse_duration(value)
-        except FieldError:
-            raise wrong(
-                f'expected a time such as "7 days, 0:00:00", "12:30:00", "PT2H" or seconds, got {shown(value)}'
-            ) from None
+        written = value
+    try:
+        seconds = parse_duration(written)
+    except FieldError:
+        raise wrong(
+            f'expected a time such as "7 days, 0:00:00", "12:30:00", "PT2H" or seconds, at most 100 years, '
+            f"got {shown(value)}"
+        ) from None
     if seconds <= 0:
         raise wrong(f"must be above zero, got {shown(value)}")
     return seconds

@@ -2,20 +2,23 @@
 
     {"$schema": ..., "properties": {...}}     or the properties themselves; in YAML the same
 
-What the fields mean is said in `compiling`.
+What the fields mean is said in `compiling`. Settings files of clusters and file servers look alike (`read_settings`);
+which fields those have is for whoever asks to know.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path as FilePath
 from typing import Any
 
 from petctl.errors import SpecError
 from petctl.spec.batchai.compiling import Compiled, JobFile, Reading
 from petctl.spec.batchai.fields import PROPERTIES, REPORTED
-from petctl.spec.batchai.shape import examine
+from petctl.spec.batchai.shape import Shape, examine
 from petctl.spec.document import Builder, Document
+from petctl.spec.json_text import parse_json
 from petctl.spec.problems import FieldError, Path, Problem, shown, unknown_field, wrong
 from petctl.spec.read import document_of, located
 
@@ -52,24 +55,52 @@ def read_mapping(data: Mapping[str, Any], surroundings: JobFile, where: str = "j
         raise SpecError("\n".join(f"{where}: {problem}" for problem in error.problems)) from None
 
 
+def read_settings(path: str, shape: Shape, account: str = "", key: str = "") -> dict[str, Any]:
+    """The properties in a settings file of that shape, which is JSON; SpecError with every problem and its line."""
+    try:
+        text = FilePath(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise SpecError(f"cannot read {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise SpecError(f"{path} is not UTF-8 text: {error}") from None
+    builder = Builder(path)
+    document = parse_json(text, builder)
+    problems: list[Problem] = []
+    said, inside = _opened(document.root, {ACCOUNT: account, KEY: key}, problems)
+    properties, found = examine(shape, said, ("$schema",))
+    problems = _all(problems, found, inside)
+    if problems or builder.problems:
+        raise SpecError(located(document, builder, problems))
+    return properties
+
+
 def _read(root: object, surroundings: JobFile) -> Reading:
     if not isinstance(root, Mapping):
         raise wrong(f"expected an object with properties, got {shown(root)}")
     problems: list[Problem] = []
-    filled = _filled(root, (), {ACCOUNT: surroundings.account, KEY: surroundings.key}, problems)
-    inside: Path = ("properties",) if isinstance(filled, dict) and "properties" in filled else ()
-    if inside:
-        problems += [unknown_field(str(name), _WRAPPER) for name in filled if name not in _WRAPPER]
-        filled = filled["properties"]
-    properties, found = examine(PROPERTIES, _with_mounts(filled, surroundings.mounts), REPORTED)
+    said, inside = _opened(root, {ACCOUNT: surroundings.account, KEY: surroundings.key}, problems)
+    properties, found = examine(PROPERTIES, _with_mounts(said, surroundings.mounts), REPORTED)
     compiled = Compiled(properties, found, surroundings)
     reading = compiled.reading()
-    unfilled = {problem.path for problem in problems}  # one line about those is enough
-    further = [problem.under(*inside) for problem in compiled.problems]
-    problems += [problem for problem in further if problem.path not in unfilled]
+    problems = _all(problems, compiled.problems, inside)
     if problems or reading is None:
         raise FieldError(problems)
     return reading
+
+
+def _opened(root: object, sets: Mapping[str, str], problems: list[Problem]) -> tuple[Any, Path]:
+    """The properties with the placeholders filled, and where in the file they are."""
+    filled = _filled(root, (), sets, problems)
+    if not isinstance(filled, dict) or "properties" not in filled:
+        return filled, ()
+    problems += [unknown_field(str(name), _WRAPPER) for name in filled if name not in _WRAPPER]
+    return filled["properties"], ("properties",)
+
+
+def _all(problems: list[Problem], further: list[Problem], inside: Path) -> list[Problem]:
+    """Problems of the whole, and those of the properties; one line about what could not be filled is enough."""
+    known = {problem.path for problem in problems}
+    return problems + [problem for one in further if (problem := one.under(*inside)).path not in known]
 
 
 def _filled(value: Any, path: Path, sets: Mapping[str, str], problems: list[Problem]) -> Any:

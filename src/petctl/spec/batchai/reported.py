@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from petctl.spec.batchai.fields import PROPERTIES, TOOLS, WEEK
+from petctl.spec.batchai.fields import MOUNTS, PROPERTIES, TOOLS, WEEK
 from petctl.spec.batchai.moments import as_wall_clock
 from petctl.spec.batchai.shape import whole
 from petctl.spec.batchai.volumes import account_of
@@ -29,18 +29,26 @@ def as_reported(batchai: Mapping[str, Any]) -> dict[str, Any]:
         settings = report[tool]
         if settings is not None and "processCount" in shape and settings["processCount"] is None:
             settings["processCount"] = properties["nodeCount"]
-    volumes = report["mountVolumes"] or {}
-    for share in volumes.get("azureFileShares") or ():
+    report["mountVolumes"] = volumes_as_reported(properties.get("mountVolumes"))
+    return report
+
+
+def volumes_as_reported(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The mounts of a job or a cluster; the keys of accounts are left out by whoever kept the file."""
+    if given is None:
+        return None
+    volumes = whole(MOUNTS, given)
+    for share in volumes["azureFileShares"] or ():
         share["accountName"] = account_of(share)
         share["fileMode"] = share["fileMode"] or "0777"
         share["directoryMode"] = share["directoryMode"] or "0777"
         share["credentials"] = _credentials(share)
-    for container in volumes.get("azureBlobFileSystems") or ():
+    for container in volumes["azureBlobFileSystems"] or ():
         container["credentials"] = _credentials(container)
         container["mountOptions"] = container["mountOptions"] or _BLOB_OPTIONS
-    for server in volumes.get("fileServers") or ():
+    for server in volumes["fileServers"] or ():
         server["mountOptions"] = server["mountOptions"] or "rw"
-    return report
+    return volumes
 
 
 def _credentials(volume: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Union
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from petctl.spec.batchai.fields import inner_path
 from petctl.spec.problems import FieldError, Problem, shown, wrong
@@ -75,7 +75,14 @@ def unmounted(path: str, volumes: Mapping[str, Sequence[Mapping[str, Any]]]) -> 
 
 def account_of(share: Mapping[str, Any]) -> str:
     """The storage account of a share: its own word, or the first of the address' host."""
-    return str(share.get("accountName") or (urlsplit(share["azureFileUrl"]).hostname or "").partition(".")[0])
+    return str(share.get("accountName") or (_split(share["azureFileUrl"]).hostname or "").partition(".")[0])
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # brackets that close nothing
+        return urlsplit("")
 
 
 def _entries(volumes: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
@@ -99,7 +106,7 @@ def _mount(kind: str, entry: Mapping[str, Any], resolve: Resolver) -> dict[str, 
 
 def _share(entry: Mapping[str, Any]) -> tuple[Volume, str]:
     url = entry["azureFileUrl"]
-    address = urlsplit(url)
+    address = _split(url)
     share, _, below = unquote(address.path).strip("/").partition("/")
     account = account_of(entry)
     if address.scheme not in ("http", "https") or not address.hostname or not share:
