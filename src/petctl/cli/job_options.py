@@ -47,7 +47,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Fill ${NAME} in the job file."),
     click.option("--prepare", metavar="LINE", help="Shell line, once per node before its first workers."),
     click.option("--restarts", metavar="N", type=int, help="Worker failures to survive."),
-    click.option("--retry-on", metavar="CODES", multiple=True, help="Restart only after these: 3,128-255,signals."),
+    click.option("--retry-on", metavar="WORDS", multiple=True, help="Restart only after these: 3,128-255,network."),
     click.option("--grace", metavar="TIME", help="From SIGTERM to SIGKILL: 30s, 2m."),
     click.option("--max-time", metavar="TIME", help="End the job after: 90m, 12h. Exit code 124."),
     click.option("--stall-after", metavar="TIME", help="Restart when reported steps stop for so long: 5m; 0: never."),
@@ -105,8 +105,8 @@ def build_job(options: Mapping[str, Any]) -> Job:
     return prepare_job(options).job
 
 
-def prepare_job(options: Mapping[str, Any]) -> Prepared:
-    """The same, with the values of secrets that a Batch AI job file has in itself."""
+def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | None = None) -> Prepared:
+    """The same, with the values of secrets that a Batch AI job file has in itself. `reader`: instead of `read_any`."""
     import msgspec
 
     from petctl.cli.jobfile import Prepared, read_any
@@ -124,7 +124,7 @@ def prepare_job(options: Mapping[str, Any]) -> Prepared:
         if options["sets"]:
             raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
         return Prepared(Job(command=command, **fields))
-    read = read_any(command.path, _pairs("--set", options["sets"]))
+    read = (reader or read_any)(command.path, _pairs("--set", options["sets"]))
     job = read.job
     for remark in () if options["quiet"] else read.remarks:
         click.echo(f"petctl: {command.path}: {remark}", err=True)

@@ -5,6 +5,7 @@ GROUPS = {
         "run": "Start a job, follow it to its end, exit with its exit code",
         "submit": "Start a job and return at once",
         "resubmit": "Start a job again, with the code it had or with today's",
+        "sweep": "Run a job over many points of its parameters",
         "render": "Show what would be started; start nothing",
         "import": "Convert jobs written for the old torchelastic operator, or as pods",
     },
@@ -12,6 +13,7 @@ GROUPS = {
         "list": "List jobs",
         "status": "Show one job: state, nodes, rounds, root cause",
         "logs": "Show or follow what the workers wrote",
+        "diagnose": "Name the cause of a failure, and what to do about it",
         "wait": "Wait for jobs to end, exit with their exit code",
     },
     "Steer": {
@@ -31,7 +33,7 @@ GROUPS = {
         "secret": "Keep secrets that jobs name by reference",
         "volume": "Print what makes a shared file system known to Kubernetes",
         "operator": "Put the operator for ElasticJobs into a Kubernetes cluster",
-        "compat": "Install command lines of other systems over petctl: az",
+        "compat": "Install command lines of other systems over petctl: act, az",
         "completion": "Print the shell's completion script",
     },
 }

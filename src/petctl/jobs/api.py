@@ -138,16 +138,21 @@ class JobHandle:
         self._cluster.token(self.id, Path(path), address)
 
 
-def submit(job: Job, cluster: str | None = None, id: str | None = None) -> JobHandle:  # noqa: A002  the word for it
+def submit(
+    job: Job,
+    cluster: str | None = None,
+    id: str | None = None,  # noqa: A002  the word for it
+    code: Mapping[str, Any] | None = None,
+) -> JobHandle:
     """Starts a job, or puts it in line; returns as soon as it is accepted.
 
     With an `id` of the caller's own a submission can be repeated: AlreadyExists says that it was accepted before, also
-    by a process that was killed right then.
+    by a process that was killed right then. `code`: that of an earlier job's record, instead of a new snapshot.
     """
     where = find_cluster(cluster or job.cluster, petctl_home())
     if id is None:
-        return _submit(job, where, None)
-    return _submit_as(replace(job, name=name_of(job)), where, None, checked_id(id))
+        return _submit(job, where, code)
+    return _submit_as(replace(job, name=name_of(job)), where, code, checked_id(id))
 
 
 def resubmit(reference: str, cluster: str | None = None, new_code: bool = False) -> JobHandle:
@@ -240,11 +245,11 @@ def list_jobs(cluster: str | None = None) -> list[Status]:
     where = find_cluster(cluster or DEFAULT, petctl_home())
     registry = Registry(petctl_home())
     known = registry.ended(where.name)
-    ids = where.ids()
+    ids = set(where.ids())
     fresh = [_listed(where, job_id) for job_id in ids if job_id not in known]
     registry.keep(status for status in fresh if status.submitted)
-    registry.forget(where.name, set(known) - set(ids))
-    statuses = fresh + [status for job_id, status in known.items() if job_id in set(ids)]
+    registry.forget(where.name, set(known) - ids)
+    statuses = fresh + [status for job_id, status in known.items() if job_id in ids]
     return sorted(statuses, key=lambda status: status.submitted, reverse=True)
 
 

@@ -40,6 +40,13 @@ def fill(root: Value, sets: Mapping[str, str]) -> tuple[Value, list[Problem]]:
     return filled, filling.problems
 
 
+def names_in(root: Value) -> set[str]:
+    """Every NAME of which there is a ${NAME} somewhere, in a shell's texts too."""
+    filling = _Filling({})
+    filling.value(root, ())
+    return filling.seen
+
+
 class _Filling:
     """One walk over one tree."""
 

@@ -97,7 +97,7 @@ def test_every_verb_and_option_is_documented(name: str) -> None:
     section = page.partition(f"\n## petctl {verb}\n")[2].partition("\n## ")[0]
     assert f"petctl {name}" in section
     shared = page.partition("\n## Options of a job\n")[2].partition("\n## ")[0]
-    text = section + shared if verb in ("run", "submit", "render") else section
+    text = section + shared if verb in ("run", "submit", "sweep", "render") else section
     for parameter in COMMANDS[name].params:
         if isinstance(parameter, click.Option):
             for option in parameter.opts:

@@ -1,0 +1,247 @@
+"""The directory of a sweep, $PETCTL_HOME/sweeps/NAME/: what was asked for, and what has happened.
+
+    sweep.json     the points, the jobs made from them, the code that all of them run; written once
+    limits.json    how many at once, which metric, when to stop: replaced when it is said anew
+    events.jsonl   appended, by whoever drives the sweep or wishes something of it; the history is a fold over it
+    lock           held (flock) by whoever drives it
+    code.tar.gz    a link to the snapshot, so that it lives as long as the sweep
+    driver.log     what a driver without a terminal had to say
+
+A sweep is there when its directory has its name, which happens in one step. What events mean is not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from petctl.clusters.local.jobdir import is_locked, read_json, take_lock, write_json
+from petctl.errors import InternalError, NotFound, PetctlError, UsageError
+from petctl.jobs.home import petctl_home
+from petctl.spec import Job, job_from_dict
+
+Decoded = TypeVar("Decoded")
+CODE = "code.tar.gz"
+LONGEST_NAME = 48  # so that a cluster takes NAME-0001-2 for an id
+_NAME = re.compile(rf"[a-z0-9](?:[a-z0-9_.-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How a sweep is driven. Texts are as they were said; `decide` and `measure` know what they mean."""
+
+    jobs: int = 0  # at once; 0: the cluster's line decides
+    retries: int = 0  # of a point that failed, beyond its job's own restarts
+    metric: str = ""
+    regex: str = ""  # finds the metric in what rank 0 prints; empty: the job reports it
+    goal: str = "min"
+    take: str = "last"  # which of a job's values counts: "last" or "best"
+    stop_when: list[str] = []
+    early_stop: str = ""  # "median"
+    warm_up: str = ""  # steps, or a time
+    until: str = ""
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One point: its parameters, and where its job differs from the other points'."""
+
+    values: dict[str, str]
+    job: dict[str, Any] = {}
+
+
+class Sweep(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for. `request` tells whether the same is asked for again; `key` is in the labels of its jobs."""
+
+    name: str
+    key: str
+    created: float
+    cluster: str
+    cwd: str
+    request: str
+    job: dict[str, Any]
+    points: list[Point]
+    code: dict[str, Any] = {}  # as in the first job's plan, without its archive
+
+    @property
+    def parameters(self) -> list[str]:
+        return list(self.points[0].values)
+
+    def job_of(self, number: int) -> Job:
+        """The job of a point; they are counted from 1."""
+        return job_from_dict({**self.job, **self.points[number - 1].job}, where=f"point {number}")
+
+    def id_of(self, number: int, attempt: int) -> str:
+        """The id of the attempt: NAME-007, then NAME-007-2."""
+        width = max(3, len(str(len(self.points))))
+        return f"{self.name}-{number:0{width}d}" + (f"-{attempt}" if attempt > 1 else "")
+
+
+class Folder:
+    """One sweep's directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    def sweep(self) -> Sweep:
+        """What was asked for."""
+        return _decoded(self.path / "sweep.json", Sweep)
+
+    def code(self, sweep: Sweep) -> dict[str, Any] | None:
+        """The snapshot that every job runs, as a cluster's plan takes it; None where they run in place."""
+        return {**sweep.code, "archive": str(self.path / CODE)} if sweep.code else None
+
+    def limits(self) -> Limits:
+        return _decoded(self.path / "limits.json", Limits)
+
+    def set_limits(self, limits: Limits) -> None:
+        write_json(self.path / "limits.json", msgspec.to_builtins(limits))
+
+    def note(self, kind: str, **facts: Any) -> dict[str, Any]:
+        """Appends an event, in one write: others append too."""
+        event = {"time": time.time(), "kind": kind, **facts}
+        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        try:
+            with (self.path / "events.jsonl").open("a+b", buffering=0) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+                cut_off = file.read(1) not in (
+                    b"",
+                    b"\n",
+                )  # a line that a full disk has cut off must not spoil this one
+                file.write(b"\n" + line if cut_off else line)
+        except OSError as error:
+            raise PetctlError(
+                f"the sweep {self.name} could not be written down ({error.strerror}: {self.path}); "
+                f"when that is mended: petctl sweep resume {self.name}"
+            ) from None
+        return event
+
+    def events(self, after: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """Events behind this place of the file, and the place behind them; a line that was cut off is skipped."""
+        try:
+            with (self.path / "events.jsonl").open("rb") as file:
+                file.seek(after)
+                data = file.read()
+        except FileNotFoundError:
+            return [], after
+        whole = data[: data.rfind(b"\n") + 1]
+        found = []
+        for line in whole.splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict) and "kind" in event:
+                found.append(event)
+        return found, after + len(whole)
+
+    def driven(self) -> bool:
+        """Whether somebody drives it."""
+        return is_locked(self.path / "lock")
+
+    @contextmanager
+    def driving(self, held: int | None = None) -> Iterator[int]:
+        """Nobody else drives it meanwhile. `held`: the lock's descriptor, where somebody has handed it on."""
+        descriptor = take_lock(self.path / "lock") if held is None else held
+        if descriptor is None:
+            raise PetctlError(
+                f"the sweep {self.name} is being driven by another petctl; see it with: "
+                f"petctl sweep status --watch {self.name}"
+            )
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def remove(self) -> None:
+        """Out of sight in one step."""
+        hidden = self.path.with_name(f".new-{secrets.token_hex(6)}")
+        self.path.rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def sweeps_directory() -> Path:
+    return petctl_home() / "sweeps"
+
+
+def checked_name(name: str) -> str:
+    """A name that begins the ids of jobs."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"a sweep cannot be named {name!r}: 1 to {LONGEST_NAME} small letters, digits, '-', '_' and '.', "
+            "with a letter or a digit at both ends"
+        )
+    return name
+
+
+def create(sweep: Sweep, limits: Limits, files: Mapping[str, Path]) -> Folder | None:
+    """Makes the directory, with links to `files` in it; None when there is a sweep of that name."""
+    parent = sweeps_directory()
+    parent.mkdir(parents=True, exist_ok=True)
+    draft = parent / f".new-{secrets.token_hex(6)}"
+    draft.mkdir(mode=0o700)
+    try:
+        write_json(draft / "sweep.json", msgspec.to_builtins(sweep), durable=True)
+        write_json(draft / "limits.json", msgspec.to_builtins(limits))
+        for name, source in files.items():
+            _link(source, draft / name)
+        try:
+            draft.rename(parent / sweep.name)
+        except OSError:
+            if not (parent / sweep.name / "sweep.json").exists():
+                raise
+            return None
+        return Folder(parent / sweep.name)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def find(name: str) -> Folder:
+    """The sweep of this name, or of the only one that begins or ends so."""
+    known = [folder.name for folder in every()]
+    found = [one for one in known if name and (one.startswith(name) or one.endswith(name))]
+    chosen = name if name in known else found[0] if len(found) == 1 else ""
+    if chosen:
+        return Folder(sweeps_directory() / chosen)
+    if found:
+        raise UsageError(f"{name!r} can mean {', '.join(found[:8])}; write more of the name")
+    there = f"; there are {', '.join(known[:8])}" if known else "; there is none yet"
+    raise NotFound(f"there is no sweep {name!r}{there}")
+
+
+def every() -> list[Folder]:
+    """All sweeps, by name."""
+    try:
+        paths = sorted(path for path in sweeps_directory().iterdir() if not path.name.startswith("."))
+    except FileNotFoundError:
+        return []
+    return [Folder(path) for path in paths]
+
+
+def _link(source: Path, place: Path) -> None:
+    try:
+        os.link(source, place)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(source, place)
+
+
+def _decoded(path: Path, kind: type[Decoded]) -> Decoded:
+    data = read_json(path)
+    try:
+        if data is not None:
+            return msgspec.convert(data, kind)
+    except msgspec.ValidationError:
+        pass
+    raise InternalError(f"{path} is missing or damaged; forget the sweep with: petctl sweep rm {path.parent.name}")

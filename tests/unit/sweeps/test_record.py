@@ -1,0 +1,103 @@
+"""The directory of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from petctl.errors import InternalError, NotFound, PetctlError, UsageError
+from petctl.sweeps.record import Folder, Limits, Point, Sweep, checked_name, create, every, find
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PETCTL_HOME", str(tmp_path))
+
+
+def made(name: str = "tune", points: int = 2) -> Folder:
+    sweep = Sweep(
+        name=name,
+        key="k",
+        created=1.0,
+        cluster="local",
+        cwd="/",
+        request="r",
+        job={"script": "train.py"},
+        points=[Point(values={"lr": str(number)}, job={"args": [str(number)]}) for number in range(points)],
+    )
+    folder = create(sweep, Limits(jobs=3), {})
+    assert folder is not None
+    return folder
+
+
+def test_what_was_asked_for_is_read_back() -> None:
+    folder = made()
+    sweep = find("tune").sweep()
+    assert sweep.parameters == ["lr"]
+    assert sweep.job_of(2).command.words == ["train.py", "1"]
+    assert folder.limits().jobs == 3
+    folder.set_limits(Limits(jobs=4))
+    assert find("tu").limits().jobs == 4
+
+
+def test_ids_sort_as_points_do() -> None:
+    assert made("a").sweep().id_of(7, 1) == "a-007"
+    assert made("b", 1234).sweep().id_of(7, 2) == "b-0007-2"
+
+
+def test_a_name_is_taken_once() -> None:
+    sweep = made().sweep()
+    assert create(sweep, Limits(), {}) is None
+    assert [folder.name for folder in every()] == ["tune"]
+    assert not list((Path(find("tune").path).parent).glob(".new-*"))
+
+
+def test_events_come_once_and_a_torn_one_not_at_all() -> None:
+    folder = made()
+    assert folder.events() == ([], 0)
+    folder.note("submit", point=1)
+    with (folder.path / "events.jsonl").open("ab") as file:
+        file.write(b'{"kind": "tor')
+    events, place = folder.events()
+    assert [event["kind"] for event in events] == ["submit"]
+    folder.note("cancel")
+    events, place = folder.events(place)
+    assert [event["kind"] for event in events] == ["cancel"]
+    assert folder.events(place) == ([], place)
+
+
+def test_one_drives() -> None:
+    folder = made()
+    assert not folder.driven()
+    with folder.driving():
+        assert folder.driven()
+        with pytest.raises(PetctlError, match="another petctl"), find("tune").driving():
+            pass
+    assert not folder.driven()
+
+
+def test_finding() -> None:
+    made("tune-a")
+    made("tune-b")
+    assert find("tune-a").name == find("-a").name == "tune-a"
+    with pytest.raises(UsageError, match="tune-a, tune-b"):
+        find("tune")
+    with pytest.raises(NotFound, match="there are tune-a"):
+        find("other")
+    find("tune-a").remove()
+    assert [folder.name for folder in every()] == ["tune-b"]
+
+
+def test_damage_is_told() -> None:
+    folder = made()
+    (folder.path / "sweep.json").write_text("{")
+    with pytest.raises(InternalError, match="petctl sweep rm tune"):
+        folder.sweep()
+
+
+def test_names_begin_ids() -> None:
+    assert checked_name("tune.2-b") == "tune.2-b"
+    for name in ("", "Tune", "-a", "a-", "a/b", "x" * 49, ".."):
+        with pytest.raises(UsageError):
+            checked_name(name)
