@@ -24,11 +24,13 @@ WITH_PAIRS = (
     "restart",
     "snapshot",
     "mpi_start",
+    "act_submit",
 )
 OTHERS: dict[str, list[str]] = {
     "transfer": ["--pairs", "3", "-o", str(RECORD / "transfer.json")],
     "listing": ["--pairs", "3", "-o", str(RECORD / "listing.json")],
     "job_queue": ["-o", str(RECORD / "job_queue.json")],
+    "sweep": ["-o", str(RECORD / "sweep.json")],
     "rendezvous": [],
     "fuzz_coordinator": [],
     "goodput": ["-o", str(RECORD / "goodput.json")],

@@ -118,7 +118,7 @@ def worker_environment(
         }
     )
     if task.batchai:
-        env["AZ_BATCHAI_JOB_MASTER_NODE_IP"] = place.master_addr
+        env["AZ_BATCHAI_JOB_MASTER_NODE_IP"] = env["MASTER_IP"] = place.master_addr
         if task.launcher != MPI:  # which numbers its ranks itself
             env["AZ_BATCHAI_TASK_INDEX"] = str(rank)
         if task.batchai.get("backend"):

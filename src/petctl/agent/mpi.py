@@ -91,6 +91,7 @@ def host_variables(hosts: Sequence[Host], shown: str) -> Dict[str, str]:
         "PETCTL_HOSTS": addresses,
         "AZ_BATCH_HOST_LIST": addresses,
         "AZ_BATCHAI_JOB_MASTER_NODE_IP": hosts[0].address,
+        "MASTER_IP": hosts[0].address,
         HOSTFILE: shown,
         "AZ_BATCHAI_MPI_HOST_FILE": shown,
         "PETCTL_LAUNCHER": "mpi",  # petctl.elastic must not park what mpirun looks after

@@ -34,6 +34,7 @@ class Snapshot:
     size: int
     hashed: int
     ignored: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def manifest(self) -> str:
@@ -52,6 +53,7 @@ def take(
     *,
     cache: Path | None = None,
     exclude: Sequence[str] = (),
+    patterns: Sequence[str] = (),
     allow_secrets: Sequence[str] = (),
     limit: int = LIMIT,
     most: int = sys.maxsize,
@@ -59,8 +61,9 @@ def take(
 ) -> Snapshot:
     """The snapshot of what `root` holds now.
 
-    `cache` is where it remembers what it read; `exclude` are folders that are mapped, relative to root; `gitignore` is
-    false for trees that somebody picked file by file already, a commit or an archive.
+    `cache` is where it remembers what it read; `exclude` are folders that are mapped, relative to root; `patterns` are
+    left out as well, lines of an ignore file; `gitignore` is false for trees that somebody picked file by file already,
+    a commit or an archive.
     """
     if root.is_symlink() and root.is_file():
         raise UsageError(f"{root} is a link to {root.resolve()}; name that file, or the folder that the link is in")
@@ -70,7 +73,14 @@ def take(
         root = root.parent
     elif root.is_dir():
         index = Index(cache, root)
-        found = walk(root, exclude=exclude, gitignore=gitignore, translations=index.translations, most=most)
+        found = walk(
+            root,
+            exclude=exclude,
+            patterns=patterns,
+            gitignore=gitignore,
+            translations=index.translations,
+            most=most,
+        )
     else:
         raise NotFound(f"{root} does not exist; name a folder or a file")
     found.complain(root)
@@ -109,6 +119,7 @@ def take(
         size=sum(entry.size for entry in lines),
         hashed=len(unknown),
         ignored=tuple(found.ignored),
+        left_out=tuple(found.left_out),
     )
 
 

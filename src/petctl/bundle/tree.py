@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,11 +27,13 @@ from petctl.errors import NotFound, UsageError
 
 @dataclass
 class Walk:
-    """What was found. `ignored` are the topmost paths that the user's rules and virtual environments keep out."""
+    """What was found. `ignored` are the topmost paths that the user's rules and virtual environments keep out,
+    `left_out` those that the caller does."""
 
     files: list[tuple[str, os.stat_result]] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     ignored: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
 
     def complain(self, root: Path) -> None:
@@ -50,15 +52,18 @@ def walk(
     root: Path,
     *,
     exclude: Collection[str] = (),
+    patterns: Sequence[str] = (),
     gitignore: bool = True,
     translations: Translations | None = None,
     most: int = sys.maxsize,
 ) -> Walk:
-    """All that is code below `root`, an absolute path without links; `exclude` are paths of folders that are mapped.
-    With more than `most` files it is not worth going on."""
+    """All that is code below `root`, an absolute path without links; `exclude` are paths of folders that are mapped,
+    `patterns` what else is left out, as lines of an ignore file. With more than `most` files it is not worth going
+    on."""
     found = Walk()
     translations = translations or Translations()
     outside = {path.strip("/").removeprefix("./") for path in exclude}
+    own = (Rules("\n".join(patterns), translations),) if patterns else ()
     first, nested = rules_of(root, translations, gitignore)
     folders: list[tuple[str, tuple[Rules, ...]]] = [("", first)]
     while folders:
@@ -86,9 +91,13 @@ def walk(
             name = entry.name
             path = base + name
             is_folder = entry.is_dir(follow_symlinks=False)
-            if is_junk(name, is_folder) or path in outside:
+            if is_junk(name, is_folder):
                 continue
-            if rules and is_ignored(rules, path + "/" if is_folder else path, name + "/" if is_folder else name):
+            asked = (path + "/", name + "/") if is_folder else (path, name)
+            if path in outside or (own and is_ignored(own, *asked)):
+                found.left_out.append(path)
+                continue
+            if rules and is_ignored(rules, *asked):
                 found.ignored.append(path)
                 continue
             if is_folder:
@@ -99,6 +108,7 @@ def walk(
             except FileNotFoundError:
                 continue
     found.ignored.sort()
+    found.left_out.sort()
     return found
 
 

@@ -14,7 +14,7 @@ import os
 import posixpath
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -76,7 +76,7 @@ def take_code(
         snapshot = take(
             tree.path,
             cache=cache,
-            exclude=[*_own_state(tree, home), *mapped],
+            exclude=[*own_state(tree.path, home), *mapped],
             allow_secrets=job.allow_secrets,
             limit=limit,
             most=most,
@@ -84,17 +84,26 @@ def take_code(
         )
         inside = _working_directory(job, tree)
         _check_script(job, snapshot, inside)
-        return {
-            "id": snapshot.id,
-            "archive": str(Cabinet(home / "bundles").put(snapshot)),
-            "source": str(snapshot.root) if tree.own else tree.origin,
-            "inside": inside,
-            "files": len(snapshot.entries),
-            "bytes": snapshot.size,
-            "project": project,
-            "links": _links(tree, snapshot, mapped),
-            "notes": list(tree.notes),
-        }
+        archive = Cabinet(home / "bundles").put(snapshot)
+        source, links = (str(snapshot.root), links_of(snapshot, mapped)) if tree.own else (tree.origin, {})
+        return {**code_record(snapshot, archive, source, project, links), "inside": inside, "notes": list(tree.notes)}
+
+
+def code_record(
+    snapshot: Snapshot, archive: Path, source: str, project: str = "", links: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """What a job's record says of the snapshot that it runs from, at its root."""
+    return {
+        "id": snapshot.id,
+        "archive": str(archive),
+        "source": source,
+        "inside": "",
+        "files": len(snapshot.entries),
+        "bytes": snapshot.size,
+        "project": project,
+        "links": dict(links or {}),
+        "notes": [],
+    }
 
 
 def _working_directory(job: Job, tree: Tree) -> str:
@@ -127,9 +136,9 @@ def _check_script(job: Job, snapshot: Snapshot, inside: str) -> None:
         )
 
 
-def _own_state(tree: Tree, home: Path) -> list[str]:
+def own_state(root: Path, home: Path) -> list[str]:
     """petctl's own directory, where somebody keeps it inside the project."""
-    root, home = tree.path.resolve(), home.resolve()
+    root, home = root.resolve(), home.resolve()
     return [str(home.relative_to(root))] if home != root and home.is_relative_to(root) else []
 
 
@@ -139,10 +148,10 @@ def place_in_code(name: str, project: str, root: str) -> str:
     return name if path.split("/")[0] in (".", "..") else path
 
 
-def _links(tree: Tree, snapshot: Snapshot, mapped: Sequence[str]) -> dict[str, str]:
+def links_of(snapshot: Snapshot, mapped: Sequence[str]) -> dict[str, str]:
     """What the snapshot leaves out and this machine has: data, results, built extensions; not what is mapped."""
     links: dict[str, str] = {}
-    waiting = list(snapshot.ignored) if tree.own else []
+    waiting = list(snapshot.ignored)
     while waiting:
         path = waiting.pop()
         if any(name.startswith(f"{path}/") for name in mapped):  # then the rest of it, piece by piece

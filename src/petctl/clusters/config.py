@@ -13,7 +13,9 @@ knows nobody's settings; each checks its own.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +24,8 @@ from typing import Any
 from petctl.errors import UsageError
 
 PROJECT_FILE = "petctl.yaml"
+
+_more_stores: ContextVar[Mapping[str, Any] | None] = ContextVar("more_stores", default=None)
 
 
 def config_files() -> list[Path]:
@@ -92,7 +96,17 @@ def store_settings() -> dict[str, Any]:
     settings: dict[str, Any] = {}
     for _, section in sections("stores"):
         settings.update(section)
-    return settings
+    return {**settings, **(_more_stores.get() or {})}
+
+
+@contextmanager
+def more_stores(settings: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, stores have these settings too: what a front end read in files of its own."""
+    token = _more_stores.set({**(_more_stores.get() or {}), **settings})
+    try:
+        yield
+    finally:
+        _more_stores.reset(token)
 
 
 def positive_setting(settings: dict[str, Any], cluster: str, name: str, default: int) -> int:

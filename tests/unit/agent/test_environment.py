@@ -104,6 +104,7 @@ def test_a_batch_ai_job_has_its_own_names_for_its_round() -> None:
     said = {"backend": "gloo"}
     env = worker_environment({}, task(batchai=said), context(), 1, "/logs/e.json")
     assert (env["AZ_BATCHAI_TASK_INDEX"], env["AZ_BATCHAI_JOB_MASTER_NODE_IP"]) == ("3", "10.0.0.1")
+    assert env["MASTER_IP"] == "10.0.0.1"
     assert env["AZ_BATCHAI_PYTORCH_INIT_METHOD"] == "tcp://10.0.0.1:4711"
     assert env["AZ_BATCHAI_PYTORCH_BACKEND"] == "gloo"
     assert env["PETCTL_PYTHON"] == "python3"

@@ -128,7 +128,7 @@ def test_what_the_user_says_of_open_mpi_holds(made: MpiRound, tmp_path: Path) ->
     assert env["OMPI_MCA_plm_rsh_no_tree_spawn"] == "0"
     assert env["TMPDIR"] == str(tmp_path / "mpi")
     assert env["AZ_BATCH_HOST_LIST"] == "10.0.0.1,10.0.0.2,10.0.0.2"
-    assert env["AZ_BATCHAI_JOB_MASTER_NODE_IP"] == "10.0.0.1"
+    assert env["AZ_BATCHAI_JOB_MASTER_NODE_IP"] == env["MASTER_IP"] == "10.0.0.1"
     assert "RANK" not in env and "PETCTL_WORKER_KEY" not in env
     script = (tmp_path / "mpi" / "rank").read_text()
     assert "export TMPDIR=/users\n" in script and "OMPI_MCA_osc_sm_backing_directory" not in script

@@ -142,6 +142,15 @@ def test_what_cannot_be_shipped_is_named_at_once(grow: Grow) -> None:
     assert [entry.path for entry in take(root).entries] == [".petctlignore", "b.py"]
 
 
+def test_what_the_caller_leaves_out_is_named_apart_from_what_is_ignored(grow: Grow) -> None:
+    root = grow({"a.py": "", "b.o": "", "src/b.o": "", "src/CMC/x.py": "", "data/x": "", "big/x": "", "CMC.py": ""})
+    (root / ".gitignore").write_text("big/\n!b.o\n")
+    (root / "data" / "away").symlink_to("/somewhere")  # nobody asks where it leads
+    taken = take(root, exclude=["data"], patterns=["*.o", "**/CMC/"])
+    assert [entry.path for entry in taken.entries] == [".gitignore", "CMC.py", "a.py"]
+    assert (taken.left_out, taken.ignored) == (("b.o", "data", "src/CMC", "src/b.o"), ("big",))
+
+
 def test_too_big_names_the_largest(grow: Grow, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is read; a folder that holds nearly all is looked into."""
     root = grow(

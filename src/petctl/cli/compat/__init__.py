@@ -6,13 +6,16 @@
     frame.py       what every verb has: -o, --query, --verbose; how its answer is printed; groups whose verbs are files
     words.py       options and addresses that verbs share
     printing.py    an answer as json, jsonc, table or tsv; JMESPath
+    usual.py       show, list, delete of every resource
     workspace.py, experiment.py, cluster.py, fileserver.py    az batchai ...
     job.py, jobfiles.py, nodes.py, usages.py
     groups.py, account.py                                     az group, account, login
     storage.py, shares.py, containers.py, drawers.py          az storage ...
-    installing.py  petctl compat install, uninstall, list
+    act/           `act` and `a`: the verbs of AML Command Transfer
+    installing.py, actpackage.py  petctl compat install, uninstall, list; the package `act`
 
-What resources are is `petctl.batchai`'s to know. Nothing is imported until its verb is typed.
+What resources are is `petctl.batchai`'s to know, what ACT's runs are is `petctl.act`'s. Nothing is imported until its
+verb is typed.
 """
 
 from __future__ import annotations

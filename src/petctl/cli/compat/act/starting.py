@@ -1,0 +1,161 @@
+"""act submit, s, local, resubmit: a command becomes a run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from petctl.cli.compat.act.flags import Said, verb
+from petctl.cli.compat.frame import say
+from petctl.cli.options import complete_job, print_json
+from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from petctl.act.compiling import Wish
+    from petctl.jobs import JobHandle
+
+_HEEDS = ("num_gpu", "cluster", "single", "hold", "compile_args", "new_code", "output")
+_words = click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
+
+
+@verb(
+    "submit",
+    "act submit nvidia-smi",
+    "act -n 8 submit python train.py --data voc20",
+    "act submit -n 8 --new-code python train.py --data voc20",
+    "act -c eu submit 'cd src && make && ./train | tee log'    a line with blanks is for the shell",
+    heeds=_HEEDS,
+    command_behind=True,
+)
+@_words
+def submit(said: Said, words: tuple[str, ...]) -> int:
+    """Run a command on a cluster, with the code that was pinned last; the run's id is printed.
+
+    Flags of act's own come before COMMAND, before or behind the verb; every word behind it is its own and arrives as it
+    was typed.
+    """
+    return _submit(said, words)
+
+
+@verb(
+    "s",
+    "act s python train.py                submit",
+    "act s                                summary",
+    heeds=_HEEDS,
+    command_behind=True,
+)
+@_words
+def s(said: Said, words: tuple[str, ...]) -> int:
+    """With a command: submit. Alone: summary."""
+    if words:
+        return _submit(said, words)
+    from petctl.cli.compat.act.watching import tell_summary
+
+    return tell_summary(said)
+
+
+@verb(
+    "local",
+    "act local python train.py --data voc20",
+    heeds=("cluster", "hold", "compile_args", "output"),
+    command_behind=True,
+)
+@_words
+def local(said: Said, words: tuple[str, ...]) -> int:
+    """Run a command on this machine as it would run on a cluster, in one process; follow it, exit with its code.
+
+    Mapped folders that are here are used as they are.
+    """
+    from petctl.act.runs import local as run
+    from petctl.cli.ending import tell_end
+    from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
+    from petctl.cli.follow import Follower, held_interrupts
+    from petctl.cli.screen import Screen
+
+    wish = _wish(said, "local", words)
+    config = said.config()
+    # With -o json stdout belongs to the one document: what the command prints goes to stderr.
+    screen = Screen(prefix=False, output=sys.stderr.buffer if said.json else None)
+    with held_interrupts() as pressed:
+        handle = run(config, wish, say=say)
+        try:
+            screen.say(f"run {handle.id} is submitted")
+            status = Follower(handle, screen).follow(pressed)
+        except BrokenPipeError:
+            silence_broken_streams()
+            return READER_GONE
+        except KeyboardInterrupt:
+            screen.complain(f"left while {handle.id} may still go on; end it with: {_program()} abort {handle.id}")
+            return INTERRUPTED
+    if said.json:
+        from petctl.act.reported import facts
+
+        print_json(facts(handle))
+    return tell_end(status, screen)
+
+
+@verb(
+    "resubmit",
+    "act resubmit 60ce2fc7",
+    "act -rt eu resubmit 60ce2fc7 5f0e2a11           on another cluster",
+    "act resubmit --new-code 60ce2fc7",
+    heeds=("cluster", "resubmit_to", "new_code", "output"),
+)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_job)
+def resubmit(said: Said, runs: tuple[str, ...]) -> int:
+    """Abort runs and, when nothing of them runs any more, run the same again with the code that was pinned last.
+
+    Command, GPUs and flags are those of the run; the rest is what its YAML says today. The new ids are printed.
+    """
+    from petctl.act.runs import find_run
+    from petctl.act.runs import resubmit as again
+
+    config = said.config() if said.cluster else None
+    to = said.config(said.resubmit_to) if said.resubmit_to else None
+    for remark in to.remarks if to is not None else ():
+        say(remark)
+    handles = [find_run(run) for run in runs]  # all, or an error before the first is aborted
+    return _tell(said, [again(handle.id, config, to=to, new_code=said.new_code, say=say) for handle in handles])
+
+
+def _submit(said: Said, words: tuple[str, ...]) -> int:
+    from petctl.act.runs import submit as start
+
+    wish = _wish(said, "submit", words)
+    config = said.config()
+    for remark in config.remarks:
+        say(remark)
+    return _tell(said, [start(config, wish, new_code=said.new_code, say=say)])
+
+
+def _wish(said: Said, verb: str, words: tuple[str, ...]) -> Wish:
+    from petctl.act.compiling import Wish
+    from petctl.cli.compat.act.misplaced import misplaced
+
+    if not words:
+        raise UsageError(f"what is to be run? For example: {_program()} {verb} python train.py")
+    for sentence in misplaced(_program(), verb, words, said, _is_config):
+        say(sentence)
+    return Wish(list(words), said.num_gpu, said.single, said.hold, said.compile_args)
+
+
+def _is_config(name: str) -> bool:
+    return bool(name) and "/" not in name and Path("aux_data/aml", f"{name}.yaml").exists()
+
+
+def _program() -> str:
+    return click.get_current_context().find_root().info_name or "act"
+
+
+def _tell(said: Said, handles: list[JobHandle]) -> int:
+    ids = [handle.id for handle in handles]
+    if said.json:
+        print_json({"ids": ids} if len(ids) != 1 else {"id": ids[0]})
+        return 0
+    for run in ids:
+        click.echo(run)
+    say(f"submitted; look at it with: {_program()} q {ids[-1]}")
+    return 0
