@@ -1,4 +1,4 @@
-"""Something to tune: gradient descent on a small valley, with a learning rate and a momentum. Standard library only.
+"""Something to tune: gradient descent on a small valley, with a learning rate and a momentum.
 
 petctl sweep -p lr=0.01:0.08:x2 --metric loss examples/sweep/train.py --lr '${lr}'
 """

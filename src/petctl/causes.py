@@ -17,6 +17,7 @@ from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 HANG, PREPARE, HOST_MEMORY = "hang", "prepare", "host-out-of-memory"
 TRANSIENT = "transient"  # the group of those that may not come again
+_REACH = ".{0,400}"
 _LITTLE = re.compile(r"\\.|\[[^]]*\]")  # what stands for one character, and is not that one
 _GROUP = re.compile(r"\([^()]*\)[?*+]?")
 _NOT_PLAIN = re.compile(r".[?*]|.\{[^}]*\}|[\0^$.+]")
@@ -67,7 +68,7 @@ def _cause(name: str, said: Dict[str, str]) -> Cause:
         said.get("says", ""),
         said.get("advice", ""),
         said.get(TRANSIENT) == "yes",
-        [Sign(_words(line), line) for line in said.get("match", "").splitlines() if line],
+        [Sign(_words(line), line.replace(".*", _REACH)) for line in said.get("match", "").splitlines() if line],
         said.get("signals", "").split(),
         [int(code) for code in said.get("exit", "").split()],
     )

@@ -62,6 +62,7 @@ def test_words_that_are_looked_for_first_are_in_whatever_a_pattern_fits() -> Non
     for cause in causes.known().values():
         for sign in cause.signs:
             re.compile(sign.pattern)
+            assert ".*" not in sign.pattern  # in a line of a megabyte that would take minutes
             assert all(sign.words), f"{cause.name}: {sign.pattern} is slow: no text is in all that it fits"
 
 
@@ -82,8 +83,43 @@ def test_special_causes_go_before_general_ones() -> None:
 
 def test_nan_is_no_part_of_other_words() -> None:
     assert causes.find("step 4 loss nan") == causes.find("Loss is NaN, stopping") == causes.find("loss=inf") == "nan"
+    assert causes.find("\r 10%| loss=inf") == causes.find("'loss': nan, 'lr': 0.1") == "nan"
+    assert causes.find("loss: tensor(inf, device='cuda:0')") == causes.find("the loss became infinite") == "nan"
     for line in ("loss info: 0.3", "banana is nan_to_num", "finance loss 0.1", "loss 0.3 infer 4"):
         assert causes.find(line) == "", line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Validation loss decreased (inf --> 0.693147).  Saving model ...",
+        "val loss improved from inf to 0.32",
+        "best val loss: inf",
+        "GPU 3: clocks are reduced, SW Thermal Throttling",
+        "mbind: Operation not permitted",
+        "terminate called by user request",
+        "http: ReadTimeout=30 ConnectTimeout=10",
+        "set_mempolicy: Operation not permitted",
+        "Error caught was: No module named 'triton'",
+        "cublasCreate: CUBLAS_STATUS_SUCCESS",
+        "prepare: 1000 files were tokenized",
+        "ImportError: cannot import name 'a' from 'b' (most likely due to a circular import) (b.py)",
+        "0 errors, 0 failures, no timeouts; 100%|##########| 10/10 [00:01<00:00,  9.9it/s, loss=0.3]",
+    ],
+)
+def test_ordinary_lines_show_no_cause(line: str) -> None:
+    assert causes.find(line) == ""
+    assert cause_of(1, "", *from_stderr(line.encode()), line.encode()) == ""
+
+
+@pytest.mark.parametrize("last", [b"", b"training failed\n"])
+def test_who_is_warned_goes_on(last: bytes) -> None:
+    warning = b"/torch/cuda/__init__.py:174: UserWarning: CUDA initialization: Found no NVIDIA driver on your system.\n"
+    warning += b"2026-01-01 00:00:00.0: W tensorflow/a.cc:64] libcudart.so.11.0: cannot open shared object file\n"
+    warning += b"[rank0]:[W1116 14:19:01.564609571 socket.cpp:601] [c10d] Connection refused, trying again\n"
+    warning += b"wandb: Network error (ReadTimeout), entering retry loop.\nConnection reset by peer, retrying in 5 s\n"
+    data = warning + b"<frozen importlib._bootstrap>:241: RuntimeWarning: numpy.dtype size changed\n" + last
+    assert cause_of(1, "", *from_stderr(data), data) == ""
 
 
 @pytest.mark.parametrize(
@@ -122,6 +158,7 @@ Traceback (most recent call last):
     [
         (b"ValueError: bad step", ""),  # it got over the refused connection, and code is no message
         (b"FileNotFoundError: [Errno 2] No such file or directory: 'a'", "missing-file"),
+        (b"OSError: no use in retrying: Disk quota exceeded", "disk-quota"),
         (b"subprocess.CalledProcessError: Command 'a' returned non-zero exit status 1.", "network"),
         (b"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "network"),
     ],

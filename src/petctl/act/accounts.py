@@ -12,7 +12,7 @@ coordinators find them too.
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -104,12 +104,35 @@ def _keep(home: Path, account: Account) -> None:
     if account.key:
         if secret_value(home, key) != account.key:
             set_secret(home, key, str(account.key))
-        if _mark(secret_value(home, sas)) == _kept(home).get(sas):  # left by an account file that had no key
-            remove_secret(home, sas)
-            _note(home, sas, "")
+        if _is_from_a_file(home, sas):
+            with _alone(home):
+                if _is_from_a_file(home, sas):
+                    remove_secret(home, sas)
+                    _note(home, sas, "")
     elif account.sas and secret_value(home, sas) != account.sas:
-        set_secret(home, sas, str(account.sas))
-        _note(home, sas, _mark(account.sas))
+        with _alone(home):
+            _note(home, sas, _mark(account.sas))  # first: a SAS without its mark would be taken for the user's own
+            set_secret(home, sas, str(account.sas))
+
+
+def _is_from_a_file(home: Path, sas: str) -> bool:
+    """Whether this secret was left by an account file that had no key."""
+    from petctl.clusters.local.secrets import secret_value
+
+    return _mark(secret_value(home, sas)) == _kept(home).get(sas)
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """Two processes that submit at once take turns."""
+    from petctl.clusters.local.jobdir import wait_for_lock
+
+    (home / "act").mkdir(parents=True, exist_ok=True)
+    held = wait_for_lock(home / "act" / "sas.lock")
+    try:
+        yield
+    finally:
+        os.close(held)
 
 
 def _mark(value: str) -> str:
@@ -118,17 +141,14 @@ def _mark(value: str) -> str:
 
 def _kept(home: Path) -> Mapping[str, str]:
     """Which SAS came from account files: those of the user's own are never removed."""
-    try:
-        found: Mapping[str, str] = json.loads((home / "act" / "sas.json").read_bytes())
-        return found
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return {}
+    from petctl.clusters.local.jobdir import read_json
+
+    return read_json(home / "act" / "sas.json") or {}
 
 
 def _note(home: Path, name: str, mark: str) -> None:
     from petctl.clusters.local.jobdir import write_json
 
-    (home / "act").mkdir(parents=True, exist_ok=True)
     kept = {**_kept(home), name: mark}
     write_json(home / "act" / "sas.json", {name: mark for name, mark in kept.items() if mark}, mode=0o600)
 

@@ -9,13 +9,13 @@ with its logs; one that ends well leaves nothing but the pin. Runs of built code
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from petctl.act.compiling import Wish, job_of, keep_password
+from petctl.act.compiling import Wish, compile_line, job_of, keep_password
 from petctl.act.config import Config
 from petctl.act.engines import without_missing_engine
 from petctl.act.pins import COMPILE, REQUIREMENTS, Pin, Progress, keep, last_pin, pin_tree, snapshot_of
@@ -41,6 +41,7 @@ def build(
     progress: Progress | None = None,
 ) -> Pin:
     """Pins the code, builds it, pins what was built."""
+    line = compile_line(config.compile_args if compile_args is None else compile_args)
     tree = snapshot_of(config)
     raw = pin_tree(config, tree, progress)
     say(raw.sentence())
@@ -50,11 +51,16 @@ def build(
             f"there is no {COMPILE} in {config.root}, so there is nothing to build; the code is pinned as it is"
         )
     here = without_missing_engine(replace(config, cluster=DEFAULT), say)
-    handle = _started(here, raw, config.compile_args if compile_args is None else compile_args)
+    handle = _started(here, raw, line)
     say(f"building in the job {handle.id}" + (f", in the image {here.image}" if here.image else ""))
-    for line in handle.logs(follow=True):
-        say(line.text.decode(errors="replace").rstrip("\n"))
-    status = handle.wait()
+    try:
+        for said in handle.logs(follow=True):
+            say(said.text.decode(errors="replace").rstrip("\n"))
+        status = handle.wait()
+    except BaseException:  # without this process nobody pins what it makes
+        with suppress(PetctlError):
+            handle.cancel()
+        raise
     if status.state != "succeeded":
         raise PetctlError(
             f"{COMPILE} has failed: {status.sentence}. Runs use the code as it is, which was pinned first; the "
@@ -76,13 +82,12 @@ def _publish(config: Config, pinned: Pin, say: Callable[[str], None]) -> None:
         say(f"sent to {location}")
 
 
-def _started(config: Config, raw: Pin, arguments: str) -> JobHandle:
+def _started(config: Config, raw: Pin, line: str) -> JobHandle:
     """The job that builds: where runs would be, as far as this machine can be that, but without their folders."""
-    words = shlex.join(["bash", COMPILE, *shlex.split(arguments)])
     like = job_of(config, Wish(["true"], num_gpu=0), raw.code)
     keep_password(config)
     job = Job(
-        shell=f'{words} && cp -a . "$PETCTL_OUTPUT_DIR/{_TREE}"',
+        shell=f'{line} && cp -a . "$PETCTL_OUTPUT_DIR/{_TREE}"',
         name="act-build",
         env=like.env,
         image=like.image,

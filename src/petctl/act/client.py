@@ -233,7 +233,7 @@ def log_folder() -> Path:
 
 
 def _argv(cmd: str | Sequence[str]) -> list[str]:
-    return [cmd] if isinstance(cmd, str) else List(cmd)
+    return [cmd] if isinstance(cmd, str) else List(map(str, cmd))  # numbers too, in a search over parameters
 
 
 def _to_stderr(sentence: str) -> None:

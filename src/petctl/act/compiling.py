@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ def job_of(config: Config, wish: Wish, code: Mapping[str, Any] | None = None, sp
         gpus=0 if config.device == "cpu" else layout.gpus,
         launcher=layout.launcher,
         env={"TORCH_HOME": TORCH_HOME, **config.env},
-        prepare=f"bash {COMPILE} {arguments}".rstrip() if COMPILE in special else "",
+        prepare=compile_line(arguments) if COMPILE in special else "",
         requirements=REQUIREMENTS if REQUIREMENTS in special else "",
         python="" if config.interpreter_path == "python" else config.interpreter_path,
         restarts=config.restarts,
@@ -115,6 +116,14 @@ def command_of(job_record: Mapping[str, Any]) -> list[str]:
     if words[:3] != ["/bin/sh", "-c", HOLD]:
         return words
     return words[-1:] if HOLD_LINE in words[3] else words[4:]
+
+
+def compile_line(arguments: str) -> str:
+    """compile.aml.sh with its words, for a shell."""
+    try:
+        return shlex.join(["bash", COMPILE, *shlex.split(arguments)])
+    except ValueError:
+        raise UsageError(f"compile_args (-ca) {arguments!r}: a quote is opened and not closed") from None
 
 
 def held_of(job_record: Mapping[str, Any]) -> bool:
@@ -159,7 +168,7 @@ def password_name(config: Config) -> str:
 
 def keep_password(config: Config) -> None:
     """Keeps the registry's password among the secrets of this machine, whose engine gets the image."""
-    if not config.image_password:
+    if not config.image_password or not _is_here(config):
         return
     from petctl.clusters.local.secrets import secret_value
     from petctl.jobs.home import petctl_home

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import field
 
 from petctl.act.accounts import Account, Hidden
-from petctl.act.documents import BASE, converted, over, with_bases
+from petctl.act.documents import BASE, converted, over, user_path, with_bases
 from petctl.act.keys import KEYS
 from petctl.clusters.base import DEFAULT, KINDS
 from petctl.clusters.config import cluster_settings, resource_settings
@@ -91,9 +91,9 @@ def find_config(
 ) -> Config:
     """The configuration of that name, or the default one. `required`: there must be a file, or a cluster's name."""
     own = Path.cwd() / FOLDER_OF_FILES / f"{cluster}.yaml" if cluster else None
-    if own is not None and own.is_file():
+    if own is not None and os.path.isfile(own):  # noqa: PTH113  a name may be too long for pathlib
         return _config(own, None, overrides)
-    default = _default_file()
+    default = default_file()
     if cluster:
         if not is_cluster(cluster):
             raise UsageError(
@@ -117,11 +117,12 @@ def kind_of(name: str) -> str:
     return kind if kind in KINDS else ""
 
 
-def _default_file() -> Path | None:
+def default_file() -> Path | None:
+    """The file that is meant where nobody names one."""
     said = os.environ.get(VARIABLE)
     if said:
-        path = Path(said).expanduser().absolute()
-        if not path.is_file():
+        path = user_path(said).absolute()
+        if not os.path.isfile(path):  # noqa: PTH113  the same
             raise UsageError(f"{VARIABLE} is {said}, and there is no such file; correct it, or unset it")
         return path
     path = Path.cwd() / DEFAULT_FILE

@@ -6,6 +6,7 @@ A key without a value is as if it were not there. What keys there are is not kno
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,7 +92,7 @@ def with_bases(path: Path, checks: Checks) -> dict[str, Any]:
         said = checked(read_document(here), checks)
         base = said.pop(BASE, None)
         files.append(said)
-        here = here.parent / Path(base).expanduser() if base else None
+        here = here.parent / user_path(base) if base else None
     merged: dict[str, Any] = {}
     for said in reversed(files):
         merged = over(merged, said)
@@ -105,6 +106,11 @@ def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
         both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
         merged[name] = over(merged[name], value) if both else value
     return merged
+
+
+def user_path(text: str) -> Path:
+    """A path as a user writes it; a ~ that names nobody stays what it is."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111  pathlib raises there
 
 
 def _text(path: Path) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from petctl.act.accounts import Account, Hidden, read_account
 from petctl.act.config import Config, Place, is_cluster, kind_of
-from petctl.act.documents import read_document
+from petctl.act.documents import read_document, user_path
 from petctl.act.keys import CODE, FOLDER, IDLE, IDLE_IN_ENTRY
 from petctl.act.zipping import read_zip_options
 from petctl.clusters.base import DEFAULT
@@ -90,7 +90,7 @@ class Making:
         file = entry.get("azure_blob_config_file") or self.said.get("azure_blob_config_file")
         if not file:
             raise self._wrong(key, "azure_blob_config_file is missing: the file that describes the storage account")
-        path = self.root / Path(file).expanduser()
+        path = self.root / user_path(file)
         account = self._accounts.get(path)
         if account is None:
             account = self._accounts[path] = read_account(path, f"{self.where}: {key}.azure_blob_config_file")
@@ -145,7 +145,7 @@ class Making:
     def _workspace(self) -> dict[str, str]:
         said = self.said.get("aml_config", {})
         if isinstance(said, str):
-            path = self.root / Path(said).expanduser()
+            path = self.root / user_path(said)
             if not path.is_file():
                 self.remarks.append(f"aml_config: there is no file {said}; nothing here needs it")
                 return {}

@@ -61,9 +61,9 @@ def lines_of(rows: Sequence[Mapping[str, object]]) -> list[str]:
     known = [name for name in COLUMNS if any(row[name] for row in cells)]
     shared = [name for name in known[1:] if len(rows) > 1 and len({row[name] for row in cells}) == 1]
     shown = [name for name in known if name not in shared]
-    table = [shown, *([row[name] for name in shown] for row in cells)]
+    table = [shown, *([_cut(row[name]) for name in shown] for row in cells)]
     widths = [max(len(line[k]) for line in table) for k in range(len(shown))]
-    above = [f"{name}: {_cell(rows[0][name], longest=0)}" for name in shared]
+    above = [f"{name}: {cells[0][name]}" for name in shared]
     aligned = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in table] if rows else []
     return [*above, *([""] if above else []), *aligned]
 
@@ -93,9 +93,12 @@ def _record(where: Cluster, job: str) -> dict[str, Any]:
         return {}
 
 
-def _cell(value: object, longest: int = LONGEST) -> str:
-    text = "" if value is None else f"{value:.2f}" if isinstance(value, float) else " ".join(str(value).split())
-    return f"{text[: longest - 3]}..." if longest and len(text) > longest else text
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.2f}" if isinstance(value, float) else " ".join(str(value).split())
+
+
+def _cut(text: str) -> str:
+    return f"{text[: LONGEST - 3]}..." if len(text) > LONGEST else text
 
 
 # -- the cluster -------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from petctl.act.config import Config
+from petctl.act.config import FOLDER_OF_FILES, Config
 from petctl.agent.amounts import amount
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.manifest import LINK
@@ -38,6 +38,7 @@ LOGS = "assets"
 REQUIREMENTS, COMPILE = "requirements.txt", "compile.aml.sh"
 MOST_NAMED = 5
 _SMALL = 64 << 10  # bytes of a file that might be a configuration
+_PASSWORD = re.compile(rb"^[^#\n]*\bpassword[\"']?\s*:[ \t]*(?!null\b|~|''|\"\")[^\s#]", re.MULTILINE)
 _ADVICE = {  # what petctl's own command line can do, in the words of a configuration
     "with --allow-secret PATTERN": "with allow_secrets: [PATTERN] in the configuration",
     ", map its folder, or run the code where it lies, with --no-upload": " or zip_options, or map its folder",
@@ -116,10 +117,20 @@ def withheld(config: Config) -> list[str]:
     places += [config.root / place.account.file for place in used if place.account.file]
     if config.image_password and config.file is not None:
         places += [config.file, config.file.parent]  # it, or a base beside it, holds the password
+    places += [file for file in (config.root / FOLDER_OF_FILES).glob("*.yaml") if _holds_password(file)]
     # as they are called and as they are: both names may lie in the tree
     names = {path for place in places for path in (Path(os.path.normpath(place)), place.resolve())}
     inside = {str(path.relative_to(root)) for path in names if path != root and path.is_relative_to(root)}
     return sorted(inside)
+
+
+def _holds_password(file: Path) -> bool:
+    """Whether a configuration, maybe another one, says the password of its registry."""
+    try:
+        with file.open("rb") as opened:
+            return _PASSWORD.search(opened.read(_SMALL)) is not None
+    except OSError:
+        return False  # packing will say so
 
 
 def _check_keys(config: Config, snapshot: Snapshot) -> None:
@@ -185,15 +196,17 @@ def last_pin(config: Config) -> Pin | None:
     except msgspec.ValidationError:
         return None
     archive = Cabinet(petctl_home() / "bundles").path(found.id)
-    if not archive.exists():
+    try:
+        os.utime(archive)  # fresh again: it stays until the run has a link of its own, also if others pin meanwhile
+    except FileNotFoundError:
         own, _ = _beside(folder, key, found.id)
-        if not own.exists():
-            return None
         archive.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             os.link(own, archive)
         except FileExistsError:
             pass  # somebody else had the same idea
+        except FileNotFoundError:
+            return None
     return msgspec.structs.replace(found, code={**found.code, "archive": str(archive)})
 
 

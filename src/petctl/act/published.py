@@ -28,13 +28,17 @@ def publish(config: Config, pinned: Pin) -> str:
     if config.code_path is None:
         return ""
     from petctl.clusters.stores import surroundings
+    from petctl.depot.pieces import local_error
     from petctl.store.location import parse_location
     from petctl.store.plan import open_end, open_source
     from petctl.store.transfer import Tally, transfer
 
     with tempfile.TemporaryDirectory(prefix="petctl-code-") as scratch, _opened(config):
         packed = Path(scratch, "code.zip")
-        write_zip(Path(pinned.code["archive"]), packed)
+        try:
+            write_zip(Path(pinned.code["archive"]), packed)
+        except OSError as error:
+            raise local_error(error, str(packed)) from None
         known = surroundings(petctl_home())
         target = open_end(parse_location(config.code_path.location), known)
         transfer(open_source(parse_location(str(packed)), known), target, Tally())

@@ -14,15 +14,15 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from petctl.act.accounts import opened
-from petctl.act.compiling import GPUS, LABEL, Wish, command_of, held_of, job_of, keep_password, layout_of
-from petctl.act.config import FOLDER_OF_FILES, Config, find_config, is_cluster
+from petctl.act.compiling import GPUS, LABEL, Wish, command_of, compile_line, held_of, job_of, keep_password, layout_of
+from petctl.act.config import FOLDER_OF_FILES, Config, default_file, find_config, is_cluster
 from petctl.act.engines import without_missing_engine
 from petctl.act.pins import COMPILE, Pin, changed, last_pin, pin, some
 from petctl.act.published import pin_published
@@ -59,6 +59,11 @@ def find_run(reference: str) -> JobHandle:
     return api.get(reference.rstrip("/").rpartition("/")[2] or reference)
 
 
+def find_runs(references: Iterable[str]) -> list[JobHandle]:
+    """All of them, each once, or an error before anything is done to the first."""
+    return list({run.id: run for run in map(find_run, references)}.values())
+
+
 def abort(reference: str) -> str:
     """Ends a run; a sentence about it. Does not wait."""
     run = find_run(reference)
@@ -71,24 +76,22 @@ def resubmit(
     """Ends a run and starts it again, with the code that is pinned now: where it was, or with another configuration.
     `config`: for a run whose own is not to be found."""
     before = find_run(reference)
-    job = before.record()["job"]
+    record = before.record()
+    job = record["job"]
     labels = job.get("labels", {})
     if LABEL not in labels:  # one of petctl's own
-        _end(before, say)
-        return api.resubmit(before.id, to.cluster if to else None, new_code)
+        return _replaced(before, lambda: api.resubmit(before.id, to.cluster if to else None, new_code), say)
     target = to or own_config(labels[LABEL], config)
+    source = (record.get("code") or {}).get("source", "")
+    if source.startswith("/") and Path(source).resolve() != target.root.resolve():
+        say(f"{before.id} had the code of {source}; the new run has code and configuration of {target.root}")
     with opened(target.accounts):
         pinned = code_for(target, new_code, say)
         target = without_missing_engine(target, say)
         again = _job(target, wish_of(job, target), pinned)
         # Refused now rather than when the old run is gone.
         find_cluster(target.cluster, petctl_home()).plan(again, new_run_id(target.experiment), pinned.code)
-        try:
-            _end(before, say)
-            return _submitted(target, again, pinned)
-        except BaseException:
-            say(f"{before.id} is being aborted and no run has taken its place yet; to go on: a resubmit {before.id}")
-            raise
+        return _replaced(before, lambda: _submitted(target, again, pinned), say)
 
 
 def local(config: Config, wish: Wish, say: Say = to_stderr) -> JobHandle:
@@ -147,6 +150,7 @@ def new_run_id(experiment: str) -> str:
 def wish_of(job: Mapping[str, Any], config: Config) -> Wish:
     """What was asked for, from a run's record, for another run with this configuration."""
     argv, gpus, prepare = command_of(job), int(job["labels"].get(GPUS, 0)), job.get("prepare", "")
+    as_usual = prepare in ("", compile_line(config.compile_args))  # then nobody has said how
     alone = gpus > 1 and str(job.get("procs", "1")) == "1"
     return Wish(
         argv,
@@ -154,7 +158,7 @@ def wish_of(job: Mapping[str, Any], config: Config) -> Wish:
         num_gpu=None if layout_of(config, Wish(argv)).total == gpus else gpus,
         single=alone and config.multi_process,
         hold=held_of(job),
-        compile_args=prepare.removeprefix(f"bash {COMPILE}").strip() if prepare else None,
+        compile_args=None if as_usual else prepare.removeprefix(compile_line("")).strip(),
     )
 
 
@@ -178,19 +182,23 @@ def own_config(name: str, config: Config | None) -> Config:
     """The configuration that a run was submitted with, as it is now."""
     if config is not None and config.name == name:
         return config
-    if not (Path.cwd() / FOLDER_OF_FILES / f"{name}.yaml").is_file() and not is_cluster(name):
-        default = find_config(required=False)  # AML_CONFIG_PATH may lead anywhere
-        if default.name == name:
-            return default
-        if config is not None:
-            return config
+    default = default_file()
+    if default is not None and default.resolve().stem == name:  # AML_CONFIG_PATH may lead anywhere
+        return find_config()
+    if config is not None and not (Path.cwd() / FOLDER_OF_FILES / f"{name}.yaml").is_file() and not is_cluster(name):
+        return config
     return find_config(name)
 
 
-def _end(run: JobHandle, say: Say) -> None:
-    if not run.status().final:
-        say(f"{run.id}: {run.cancel()}")
-        run.wait()
+def _replaced(run: JobHandle, start: Callable[[], JobHandle], say: Say) -> JobHandle:
+    try:
+        if not run.status().final:
+            say(f"{run.id}: {run.cancel()}")
+            run.wait()
+        return start()
+    except BaseException:
+        say(f"{run.id} is being aborted and no run has taken its place yet; to go on: a resubmit {run.id}")
+        raise
 
 
 def _present(config: Config) -> Mapping[str, Any]:

@@ -33,6 +33,9 @@ _TIMEOUT = re.compile(r"Timeout \([\d:.]+\)!\Z")  # faulthandler's, before it en
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(: .*)?\Z")
 _ORIGINAL = f"Original {_TRACEBACK}"  # of another process or thread, behind an exception that passes it on
 _PASSED_ON = re.compile(r"(\w+\.)*(CalledProcessError|ChildFailedError|Process\w*Exception|SystemExit)\b")
+_CHILD_KILLED = re.compile(r"by signal: Killed|died with <Signals\.SIGKILL")  # of a DataLoader, of subprocess
+# of Python, glog (torch) and TensorFlow; whoever is warned goes on, and so does who tries again
+_WARNING = re.compile(r":\d+: \w*Warning: |(^|\[)[IW]\d{4} \d\d:|: [IW] tensorflow/|\b[Rr]etrying\b|retry loop")
 _CHAINED = ("direct cause of the following exception", "During handling of the above exception")
 _LAST_LINES = 100  # in which a cause is looked for
 _SPEAKING = ("SIGABRT", "SIGBUS", "SIGTRAP")  # the program may have said why; other signals come unasked
@@ -72,11 +75,12 @@ def cause_of(
 ) -> str:
     """The known cause of a failure, or an empty string. `out`: the file of its other stream."""
     ended_by = signal or (signal_name(code - 128) if 128 < code < 160 else "")  # as a shell tells it of its command
-    if ended_by == "SIGKILL" and memory is not None and memory.killed():
+    if (ended_by == "SIGKILL" or _CHILD_KILLED.search(message)) and memory is not None and memory.killed():
         return causes.HOST_MEMORY
     if ended_by and ended_by not in _SPEAKING and causes.ended(ended_by, code):
         return causes.ended(ended_by, code)
-    text, told, raised = err.decode("utf-8", "replace"), f"{message}\n{_words(traceback)}", _TRACEBACK in traceback
+    text, raised = err.decode("utf-8", "replace"), _TRACEBACK in traceback
+    told = f"{message if raised else _words(message)}\n{_words(traceback)}"
     found = causes.find(told) if raised else ""
     if not found and (not raised or _PASSED_ON.match(message) or any(word in text for word in _CHAINED)):
         found = causes.find(f"{told}\n{_words(text)}")
@@ -85,8 +89,10 @@ def cause_of(
 
 
 def _words(text: str) -> str:
-    """The last lines without frames of tracebacks, whose code may speak of anything; C++ tells exceptions indented."""
+    """The last lines, without warnings and the frames of tracebacks, whose code may speak of anything; C++
+    tells exceptions indented."""
     said = [line for line in text.splitlines() if line[:1].strip() or line.startswith("  what():")]
+    said = [line for line in said if not _WARNING.search(line)]
     return "\n".join(said[-_LAST_LINES:])
 
 

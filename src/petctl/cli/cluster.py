@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.clusterfile import description, pairs, seconds
-from petctl.cli.options import examples, output_option, print_json
+from petctl.cli.options import Verbs, examples, output_option, print_json
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -39,6 +39,7 @@ _IDLE_TIME = click.option("--idle-time", metavar="TIME", help="Auto-scale takes 
 
 @click.group(
     "cluster",
+    cls=Verbs,
     epilog=examples(
         "petctl cluster create small --nodes 2",
         "petctl run -c small -n 2 train.py",

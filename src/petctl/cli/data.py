@@ -10,7 +10,7 @@ import click
 from petctl.cli.data_cache import cache
 from petctl.cli.data_folders import both_ends, location_of, source_of, unmistakable
 from petctl.cli.data_look import du, ls, rm, url
-from petctl.cli.options import Decorated, examples, output_option
+from petctl.cli.options import Decorated, Verbs, examples, output_option
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(
     "data",
+    cls=Verbs,
     epilog=examples(
         "petctl data up data/voc20 s3://bucket/data/voc20",
         "petctl data down az://account/container/models/best.pt",

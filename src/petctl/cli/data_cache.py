@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from petctl.cli.options import examples, output_option, print_json
+from petctl.cli.options import Verbs, examples, output_option, print_json
 
 if TYPE_CHECKING:
     from petctl.agent.foldercache import Cache
 
 
-@click.group("cache", epilog=examples("petctl data cache ls", "petctl data cache clear"))
+@click.group("cache", cls=Verbs, epilog=examples("petctl data cache ls", "petctl data cache clear"))
 def cache() -> None:
     """Copies of mapped folders that this machine keeps for its jobs; the least recently used one goes first."""
 

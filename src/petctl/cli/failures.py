@@ -49,6 +49,8 @@ def run_to_exit_code(words: Sequence[str], command: click.Command = petctl, prog
     except PetctlError as error:
         return _tell(str(error), error.code, invocation)
     except click.UsageError as error:
+        if error.format_message().startswith("Usage: "):  # verbs under a verb, and none was named: click shows the help
+            return _print(error.format_message(), 2)
         where = error.ctx.command_path if error.ctx else program
         return _tell(f"{_sentence(error)}\n('{where} --help' tells more)", 2, invocation)
     except click.ClickException as error:
@@ -79,11 +81,14 @@ def _sentence(error: click.UsageError) -> str:
 
 
 def _tell(sentence: str, code: int, invocation: Invocation) -> int:
+    if invocation.json:
+        return _print(json.dumps({"error": sentence, "code": code}), code)
+    return _print(f"{invocation.program}: {sentence}", code)
+
+
+def _print(text: str, code: int) -> int:
     try:
-        if invocation.json:
-            print(json.dumps({"error": sentence, "code": code}), file=sys.stderr, flush=True)
-        else:
-            print(f"{invocation.program}: {sentence}", file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
     except BrokenPipeError:
         silence_broken_streams()
     return code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import click
 
-from petctl.cli.options import Decorated, examples, output_option, print_json
+from petctl.cli.options import Decorated, Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def _where(command: Decorated) -> Decorated:
 
 @click.group(
     "operator",
+    cls=Verbs,
     epilog=examples(
         "petctl operator install                  for the whole cluster; again to upgrade it",
         "petctl operator uninstall",

@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 
+class Verbs(click.Group):
+    """Verbs under a verb; its help tells what each of them does in a whole sentence."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        verbs = sorted(self.commands.items())
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.get_short_help_str(limit=300)) for name, verb in verbs])
+
+
 def examples(*lines: str) -> str:
     """The block at the end of a verb's help; \\b keeps click from joining the lines."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

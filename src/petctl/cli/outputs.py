@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Iterator
 
 import click
 
-from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.cli.options import Verbs, examples, job_argument, output_option, print_json
 from petctl.errors import NoSuchPlace, UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ path_argument = click.argument("path", metavar="[PATH]", required=False, default
 
 @click.group(
     "outputs",
+    cls=Verbs,
     epilog=examples(
         "petctl outputs ls mnist-3f9k",
         "petctl outputs get mnist-3f9k model",

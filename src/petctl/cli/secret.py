@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from petctl.cli.options import examples, output_option, print_json
+from petctl.cli.options import Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 
 _CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="", help="Where the jobs run; else on this machine.")
@@ -14,6 +14,7 @@ _CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="", help="Whe
 
 @click.group(
     "secret",
+    cls=Verbs,
     epilog=examples(
         "petctl secret set wandb                  asks for the value",
         "petctl secret set wandb < key.txt",

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, job_options
-from petctl.cli.options import examples, print_json
+from petctl.cli.options import Verbs, examples, print_json
 from petctl.cli.sweep_verbs import VERBS
 
 EXAMPLES = (
@@ -27,7 +27,7 @@ RUN_EXAMPLES = (
 )
 
 
-class SweepGroup(click.Group):
+class SweepGroup(Verbs):
     """A group that takes words that are no verb for those of `run`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -71,11 +71,12 @@ def run(
     \b
     NAME=VALUES   lr=0.1,0.01    these            bs=16:128:x2   16, 32, 64, 128
                   opt=sgd,adam                    n=1:10:3       1, 4, 7, 10
-                  with --random also uniform(a,b), log(a,b), int(a,b), choice(a,b,c)
+                  n='int(1,8)'                    opt='choice(sgd,adam)'
+                  with --random also 'uniform(0,1)', 'log(1e-5,1e-1)'
 
     ${NAME} is filled in every word of COMMAND, in options such as -e, and in every value of a job file; $PARAM_NAME (in
-    capitals) has it in the job's environment. All points run one snapshot of the code. With --name, the same command
-    goes on with the sweep where it was.
+    capitals) has it in the job's environment. All points run one snapshot of the code. --name is the sweep's: with
+    it, the same command goes on where the sweep was.
 
     Ctrl-C leaves the sweep: no more points are submitted, and those that run go on. 'petctl sweep resume' goes on.
     """

@@ -31,7 +31,8 @@ def points_of(parameters: Sequence[str], random: int | None, seed: int | None, f
     rows = read_points(file) if file else None
     if not parsed and rows is None:
         raise UsageError(
-            "over what? Name a parameter and its values: -p lr=0.1,0.01, or a file of points: --points FILE"
+            "over what? Name a parameter and its values: -p lr=0.1,0.01, or a file of points: --points FILE "
+            "('petctl sweep --help' lists the verbs)"
         )
     check_names([*(rows[0] if rows else ()), *(parameter.name for parameter in parsed)])
     if random is None:

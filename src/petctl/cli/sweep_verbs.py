@@ -52,7 +52,7 @@ def status(name: str, watch: bool, output: str) -> None:
     folder = _found(name)
     driver = _seen(folder)
     last = ""
-    while watch and (folder.driven() or driver.history.open):
+    while watch and (folder.driven() or any(attempt.accepted for attempt in driver.history.open.values())):
         sentence = summary_of(driver).sentence
         if output != "json" and sys.stdout.isatty():
             click.clear()
@@ -107,6 +107,8 @@ def retry(name: str, numbers: tuple[int, ...], detach: bool, quiet: bool, output
             raise UsageError(f"{folder.name} has the points 1 to {len(driver.history.points)}, and no {number}")
         if driver.history.points[number].open:
             raise UsageError(f"point {number} of {folder.name} has not ended; petctl cancel its job first")
+    if driver.history.reached:
+        raise UsageError(f"{folder.name} has what it wanted: {driver.history.reached}; start one without --until")
     chosen = list(numbers) or [number for number in driver.history.points if driver.history.state(number) in AGAIN]
     if not chosen:
         raise UsageError(f"no point of {folder.name} failed; name one with --point N to run it again nevertheless")
@@ -123,15 +125,15 @@ def retry(name: str, numbers: tuple[int, ...], detach: bool, quiet: bool, output
 def cancel(name: str, output: str) -> None:
     """End a sweep: no more points are submitted, and the jobs that run are cancelled."""
     from petctl.cli.sweep_show import tell
-    from petctl.sweeps.drive import Driver, go_there
 
     folder = _found(name)
     folder.note("cancel")
     if folder.driven():
         click.echo(f"petctl: whoever drives {folder.name} cancels its jobs now", err=True)
     else:
-        go_there(folder)
-        Driver(folder).run()
+        driver = _driver(folder)
+        with _where_begun(driver):
+            driver.run()
     if output == "json" or not folder.driven():
         tell(_seen(folder), as_json=output == "json")
 
@@ -216,19 +218,19 @@ def rm(name: str, keep_jobs: bool, output: str) -> None:
     folder = _found(name)
     removed = []
     with folder.driving():
-        driver = _driver(folder)
-        _peek(driver)
-        if driver.history.open and not keep_jobs:
-            raise UsageError(f"jobs of {folder.name} still go on; first: petctl sweep cancel {folder.name}")
-        for standing in driver.history.points.values():
-            for attempt in () if keep_jobs else standing.attempts:
-                handle = driver.own(attempt.id)
+        if not keep_jobs:
+            driver = _driver(folder)
+            _peek(driver)
+            if driver.history.open:
+                raise UsageError(f"jobs of {folder.name} still go on; first: petctl sweep cancel {folder.name}")
+            for job_id in driver.history.attempts:
+                handle = driver.own(job_id)
                 if handle is not None:  # submitted, and nobody has removed it
                     handle.remove()
-                    removed.append(attempt.id)
+                    removed.append(job_id)
         folder.remove()
     if output == "json":
-        print_json({"removed": folder.name, "jobs": removed})
+        print_json({"removed": folder.name, "jobs": sorted(removed)})
     else:
         click.echo(f"{folder.name}: removed, with {len(removed)} jobs")
 
@@ -254,12 +256,14 @@ def _seen(folder: Folder) -> Driver:
 
 
 def _peek(driver: Driver) -> None:
-    """Looks at its jobs from where it was begun: the settings of its cluster may be there."""
-    try:
-        with contextlib.chdir(driver.sweep.cwd):
-            driver.peek()
-    except FileNotFoundError:
+    with _where_begun(driver):
         driver.peek()
+
+
+def _where_begun(driver: Driver) -> contextlib.AbstractContextManager[None]:
+    """The directory that it was begun in, if that is still there: the settings of its cluster may be."""
+    there = Path(driver.sweep.cwd)
+    return contextlib.chdir(there) if there.is_dir() else contextlib.nullcontext()
 
 
 VERBS = (status, resume, retry, cancel, ls, plot, export, rm)

@@ -14,7 +14,8 @@ FIRST, LONGEST = 0.5, 5.0  # pauses between two attempts
 class Patience:
     """One follower's. Whoever asks only once needs none: there the first failure is the answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: float | None = None) -> None:
+        self._most = most
         self._ends: float | None = None
         self._pause = FIRST
 
@@ -26,7 +27,7 @@ class Patience:
         """A moment later there may be an answer; raises the failure when that went on for too long."""
         now = time.monotonic()
         if self._ends is None:
-            self._ends = now + MOST
+            self._ends = now + (self._most or MOST)
         left = min(self._ends, deadline) - now
         if left <= 0:
             raise failure

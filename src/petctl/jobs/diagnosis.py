@@ -23,6 +23,7 @@ from petctl.agent.rootcause import cause_of, from_stderr
 from petctl.errors import PetctlError
 
 if TYPE_CHECKING:
+    from petctl.clusters.base import LogLine
     from petctl.jobs.api import JobHandle
     from petctl.jobs.status import ErrorStatus, Status
 
@@ -30,6 +31,7 @@ LAST_LINES = 20
 _AROUND = 2  # lines before and behind the one that shows a cause
 _LONGEST = 400  # characters of a line in an excerpt
 _BLOCK = 1 << 20
+_GATHERED = 16384  # of each stream: there may be thousands
 _END = 65536
 _LEFT = ("it left", "the job is over")  # nodes that are not missed
 
@@ -70,9 +72,10 @@ def diagnose(handle: JobHandle) -> Diagnosis:
         for event in handle.events():
             _take_event(event, evidence)
         for line in handle.logs(blocks=True):
-            evidence.read(line.text, f"round {line.round}, rank {line.rank}, {line.stream}", line.rank)
+            evidence.gather(line)
     except PetctlError as failure:
         unread = str(failure)
+    evidence.read_gathered()
     for path in _preparations(status):
         with suppress(OSError), open(path, "rb") as file:
             for block in _blocks(file):
@@ -118,7 +121,25 @@ class _Evidence:
         self._counts: dict[str, int] = {}
         self._excerpts: dict[str, tuple[str, list[str]]] = {}
         self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._gathered: dict[tuple[int, int, str], bytearray] = {}  # lines that were not read yet
         self._failed: list[str] = []  # causes of failures that were counted, oldest first
+
+    def gather(self, line: LogLine) -> None:
+        """Takes in a line, or many: those of one stream are read together, which is quick, and shows neighbours."""
+        source = (line.round, line.rank, line.stream)
+        text = self._gathered.setdefault(source, bytearray())
+        text += line.text
+        if len(text) >= _GATHERED:
+            self._read_gathered(source)
+
+    def read_gathered(self) -> None:
+        """Reads what is left of that."""
+        for source in list(self._gathered):
+            self._read_gathered(source)
+
+    def _read_gathered(self, source: tuple[int, int, str]) -> None:
+        number, rank, stream = source
+        self.read(bytes(self._gathered.pop(source)), f"round {number}, rank {rank}, {stream}", rank)
 
     def read(self, data: bytes, where: str, rank: int | None) -> None:
         """Takes in some lines of a log."""

@@ -123,6 +123,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorStatus | None = None
     started: float | None = None
     finished: float | None = None
+    cut_short: bool = False  # its submission was, so that it never runs
 
     @property
     def final(self) -> bool:

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from petctl.errors import UsageError
 from petctl.sweeps.history import AGAIN, CUT_SHORT, Attempt, History, Standing
-from petctl.sweeps.measure import PRINTED, Condition, better, parse_condition, parse_pattern, tells_step
+from petctl.sweeps.measure import PRINTED, Condition, Means, better, parse_condition, parse_pattern, tells_step
 from petctl.sweeps.record import Limits
 
 AHEAD = 50  # jobs in line or running at once, where nobody says how many
-PEERS = 3  # the median of fewer points says nothing
+PEERS, ENOUGH = 3, 500  # the median of fewer points says nothing, that of more says no more
 RULES = ("", "median")
 CANCELLED = "the sweep was cancelled"
 
@@ -99,7 +99,8 @@ def decide(history: History, rules: Rules, now: float) -> Decision:
             reached="" if history.reached else reached,
             over=not under_way,
         )
-    stop = [(attempt.id, why) for attempt in under_way.values() if (why := _why_stop(attempt, history, rules, now))]
+    peers = _peers(history, rules) if rules.median else []
+    stop = [(attempt.id, why) for attempt in under_way.values() if (why := _why_stop(attempt, peers, rules, now))]
     repeated = list(_repeated(history))
     room = max(0, rules.jobs - len(under_way))
     fresh = _due(history, rules)[:room]
@@ -139,7 +140,15 @@ def _reached(history: History, rules: Rules) -> str:
     return ""
 
 
-def _why_stop(attempt: Attempt, history: History, rules: Rules, now: float) -> str:
+def _peers(history: History, rules: Rules) -> list[tuple[Attempt, Means]]:
+    """Whom the median rule compares with: of very many points some, spread evenly, say as much as all."""
+    told = [
+        standing.last for standing in history.points.values() if standing.last is not None and standing.last.readings
+    ]
+    return [(attempt, attempt.means(rules.metric)) for attempt in told[:: len(told) // ENOUGH + 1]]
+
+
+def _why_stop(attempt: Attempt, peers: Sequence[tuple[Attempt, Means]], rules: Rules, now: float) -> str:
     """Why an attempt ends early; a reason that was found once holds."""
     if attempt.stop or not attempt.accepted:
         return attempt.stop
@@ -147,20 +156,17 @@ def _why_stop(attempt: Attempt, history: History, rules: Rules, now: float) -> s
         if condition.holds(attempt.metrics):
             return f"{condition} (it is {attempt.metrics[condition.name]:g})"
     if rules.median and attempt.started is not None and now - attempt.started >= rules.warm_up_seconds:
-        return _below_median(attempt, history, rules)
+        return _below_median(attempt, peers, rules)
     return ""
 
 
-def _below_median(attempt: Attempt, history: History, rules: Rules) -> str:
+def _below_median(attempt: Attempt, peers: Sequence[tuple[Attempt, Means]], rules: Rules) -> str:
     """The median stopping rule: its best value so far is worse than the median of the others' means up to there."""
     steps = attempt.means(rules.metric).steps
     if not steps or steps[-1] < rules.warm_up_steps:
         return ""
-    others = []
-    for standing in history.points.values():
-        if standing.last is not None and standing.last is not attempt:
-            mean = standing.last.means(rules.metric).up_to(steps[-1])
-            others += [mean] if mean is not None else []
+    means = [means.up_to(steps[-1]) for peer, means in peers if peer is not attempt]
+    others = [mean for mean in means if mean is not None]
     if len(others) < PEERS:
         return ""
     median = statistics.median(others)

@@ -26,6 +26,7 @@ from petctl.sweeps.looking import Eyes
 from petctl.sweeps.record import Folder
 
 QUICK, SLOWEST = 0.2, 2.0  # seconds between two looks: after news, and when there is none for long
+UNATTENDED = 86400.0  # ... that a driver waits for a cluster which is away, where nobody would start the next one
 LEISURE = 4.0  # a pause without news is so many times as long as the look before it
 
 Say = Callable[[str], None]
@@ -39,7 +40,7 @@ class Driver:
         self.sweep, self.limits = folder.sweep(), folder.limits()
         self.rules = rules_of(self.limits)
         self.history = History(len(self.sweep.points))
-        self._eyes = Eyes(self.sweep.cluster, self.limits, self.rules.metric)
+        self._eyes = Eyes(self.sweep.cluster, self.limits, self.rules.metric, len(self.sweep.points))
         self._read = 0  # how much of the events
         self._code = folder.code(self.sweep)
         self._cancelled: set[str] = set()  # in this life: what an earlier one has asked for may have been cut off
@@ -54,10 +55,8 @@ class Driver:
         """Drives until the sweep is over; False when it was left before. `shown` is called whenever something may have
         changed; `lock`: its descriptor, where somebody has handed it on."""
         leave = leave or threading.Event()
-        patience, waiting, pause = Patience(), False, QUICK
+        patience, waiting, pause = Patience(None if lock is None else UNATTENDED), False, QUICK
         with self.folder.driving(lock):
-            self.read()
-            self._find_unknown()
             while not leave.is_set():
                 try:
                     busy, over = self._turn(shown, leave)
@@ -102,6 +101,7 @@ class Driver:
     def _turn(self, shown: Callable[[], None], leave: threading.Event) -> tuple[bool, bool]:
         """Whether something has happened, and whether the sweep is over."""
         self.read()
+        self._find_unknown()
         news = self._look(keep=True)
         decision = decide(self.history, self.rules, time.time())
         self._act(decision, shown, leave)
@@ -127,7 +127,7 @@ class Driver:
             self._note("reached", why=decision.reached)
             self._say(f"{decision.reached}; the others are stopped")
         for job_id in decision.drop:
-            self._note("ended", id=job_id, state="cancelled", sentence="it was never submitted")
+            self._note("ended", id=job_id, state=CUT_SHORT, sentence="it was never submitted")
         for job_id, why in decision.stop:
             self._stop(job_id, why)
         for submission in decision.submit:
@@ -154,18 +154,16 @@ class Driver:
     def _stop(self, job_id: str, why: str) -> None:
         if job_id in self._cancelled:
             return
-        attempt = next(attempt for attempt in self.history.open.values() if attempt.id == job_id)
-        if not attempt.stop and why != CANCELLED:
+        if not self.history.attempts[job_id].stop and why != CANCELLED:
             self._note("stop", id=job_id, why=why)
             self._say(f"{job_id} is stopped: {why}")
-        self._cancelled.add(job_id)
-        try:
+        with suppress(NotFound):  # the next look tells
             self._eyes.handle(job_id).cancel()
-        except NotFound:
-            pass  # the next look tells
+        self._cancelled.add(job_id)
 
     def _find_unknown(self) -> None:
-        """Jobs whose submitter was killed before it could write down that they were accepted."""
+        """Jobs of which nobody knows whether they were accepted: their submitter was killed before it could write that
+        down, or the cluster went away."""
         for attempt in self.history.open.values():
             if attempt.accepted:
                 continue
@@ -196,9 +194,8 @@ class Driver:
         self.read()
 
     def _tell_end(self, event: dict[str, Any]) -> None:
-        number = next(number for number, one in self.history.points.items() if one.last and one.last.id == event["id"])
-        attempt = self.history.points[number].attempts[-1]
-        values = " ".join(f"{name}={value}" for name, value in self.sweep.points[number - 1].values.items())
+        attempt = self.history.attempts[event["id"]]
+        values = " ".join(f"{name}={value}" for name, value in self.sweep.points[attempt.point - 1].values.items())
         metric = self.rules.metric
         found = f": {metric} {attempt.metrics[metric]:.6g}" if metric in attempt.metrics else ""
         why = (
@@ -223,11 +220,11 @@ def go_there(folder: Folder) -> None:
 def drive_detached(folder: Folder) -> None:
     """Starts a driver that outlives this process; what it says is in driver.log. It has the lock from the beginning, so
     that whoever looks next sees that the sweep is driven."""
+    go_there(folder)
     with folder.driving() as lock, (folder.path / "driver.log").open("ab") as log:
         subprocess.Popen(
-            [sys.executable, "-m", "petctl.sweeps", folder.name, str(lock)],
+            [sys.executable, "-P", "-m", "petctl.sweeps", folder.name, str(lock)],  # not with the user's own random.py
             pass_fds=[lock],
-            cwd=folder.sweep().cwd,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

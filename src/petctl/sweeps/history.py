@@ -12,12 +12,11 @@ predecessor knew.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from petctl.sweeps.measure import Means, Reading
+from petctl.sweeps.measure import Means, Reading, widen
 
 GOOD = ("succeeded", "stopped", "skipped")
 AGAIN = ("failed", "lost")  # what a retry may mend
@@ -30,6 +29,7 @@ class Attempt:
     """One job of a point."""
 
     id: str
+    point: int
     state: str = "queued"
     accepted: bool = False
     ended: bool = False
@@ -58,10 +58,7 @@ class Attempt:
 
     def bound(self, metrics: Mapping[str, float]) -> None:
         """Widens what was ever seen."""
-        for name, value in metrics.items():
-            if not math.isnan(value):
-                self.low[name] = min(value, self.low.get(name, value))
-                self.high[name] = max(value, self.high.get(name, value))
+        widen(self.low, self.high, metrics)
 
     def means(self, metric: str) -> Means:
         """The means of a metric over its steps."""
@@ -95,27 +92,28 @@ class History:
         self.points = {number: Standing() for number in range(1, points + 1)}
         self.cancelled = False
         self.reached = ""
-        self._attempts: dict[str, Attempt] = {}
+        self.attempts: dict[str, Attempt] = {}  # of all points, by id
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Adds an event; those of a kind that is not known say nothing here."""
         kind = event["kind"]
         if kind == "submit":
-            if event["id"] not in self._attempts:
-                attempt = self._attempts[event["id"]] = Attempt(event["id"], submitted=event["time"])
-                self.points[event["point"]].attempts.append(attempt)
+            if event["id"] not in self.attempts:
+                attempt = self.attempts[event["id"]] = Attempt(event["id"], event["point"], submitted=event["time"])
+                self.points[attempt.point].attempts.append(attempt)
         elif kind == "retry":
             self.cancelled, self.reached = False, ""
-            for number in event["points"]:
-                self.points[number].before = len(self.points[number].attempts)
+            for standing in (self.points[number] for number in event["points"]):
+                if not standing.open:  # as its driver may have begun anew by itself
+                    standing.before = len(standing.attempts)
         elif kind == "resume":
             self.cancelled = False
         elif kind == "cancel":
             self.cancelled = True
         elif kind == "reached":
             self.reached = event["why"]
-        elif event.get("id") in self._attempts:
-            _take(self._attempts[event["id"]], event)
+        elif event.get("id") in self.attempts:
+            _take(self.attempts[event["id"]], event)
 
     def state(self, number: int) -> str:
         """A point's state in a word."""

@@ -14,19 +14,20 @@ from typing import Any
 
 from petctl.clusters.base import Cluster, find_cluster
 from petctl.clusters.local.cluster import LocalCluster
-from petctl.errors import InternalError, NotFound, PetctlError
+from petctl.clusters.patience import AWAY
+from petctl.errors import InternalError, NotFound, PetctlError, StoreError
 from petctl.jobs.api import JobHandle
 from petctl.jobs.home import petctl_home
 from petctl.jobs.status import Status, damaged_status
 from petctl.sweeps.history import CUT_SHORT, REMOVED, Attempt
-from petctl.sweeps.measure import Reading, parse_pattern, printed, reported
+from petctl.sweeps.measure import Reading, Thinned, parse_pattern, printed, reported
 from petctl.sweeps.record import Limits
 
 AT_ONCE = 8  # statuses that are asked for, where that is a request over the network
 PAUSE, SHARE = 1.0, 0.02  # between two readings of a job: a second, or this share of the time that it runs
 TAIL = 200  # lines of a running job that are searched
 MOST_READINGS = 1000  # of a job's whole output
-_TOLD_CUT_SHORT = "submission was cut short"
+MANY = 500  # points; of more than that, fewer numbers of each are kept
 
 Event = dict[str, Any]
 
@@ -34,13 +35,16 @@ Event = dict[str, Any]
 class Eyes:
     """Sees the jobs of one cluster."""
 
-    def __init__(self, cluster: str, limits: Limits, metric: str) -> None:
-        self._cluster, self._metric, self._goal = cluster, metric, limits.goal
+    def __init__(self, cluster: str, limits: Limits, metric: str, points: int) -> None:
+        self._cluster, self._metric = cluster, metric
+        crowd = max(1.0, points / MANY)
+        self._share, self._most_readings = SHARE * crowd, int(MOST_READINGS / crowd)
         self._pattern = parse_pattern(limits.regex) if limits.regex else None
         self._own = threading.local()  # a cluster's connection is one thread's
         self._pool: ThreadPoolExecutor | None = None
         self.seconds = 0.0  # that the last look took
         self._due: dict[str, float] = {}  # when a job's numbers are to be written down again
+        self._search: dict[str, float] = {}  # ... and when what it prints is to be searched
         self._last: dict[str, str] = {}  # those that were seen last; as text, because nan equals nothing
 
     def handle(self, job_id: str) -> JobHandle:
@@ -50,9 +54,8 @@ class Eyes:
     def is_cut_short(self, status: Status, unknown: bool = False) -> bool:
         """Whether its submitter was killed in the middle, so that it never runs. `unknown`: nobody knows whether
         it was accepted; then one that still sleeps, where jobs are made piece by piece, was never woken."""
-        if isinstance(self._connected(), LocalCluster):
-            return False  # there, a job is made in one step
-        return _TOLD_CUT_SHORT in status.sentence or (unknown and status.state == "queued")
+        in_one_step = isinstance(self._connected(), LocalCluster)
+        return status.cut_short or (unknown and status.state == "queued" and not in_one_step)
 
     def _connected(self) -> Cluster:
         if not hasattr(self._own, "cluster"):
@@ -93,7 +96,7 @@ class Eyes:
     def _seen(self, attempt: Attempt, status: Status) -> Iterator[tuple[Event, bool]]:
         now = time.monotonic()
         due = now >= self._due.get(attempt.id, 0.0)
-        reading = self._running(attempt, status, due)
+        reading = self._running(attempt, status)
         text = str(dict(reading.metrics)) if reading else ""
         fresh = bool(text) and text != self._last.get(attempt.id, "")
         changed = status.state != attempt.state
@@ -103,19 +106,20 @@ class Eyes:
         if reading and fresh:
             self._last[attempt.id] = text
             if due:
-                self._due[attempt.id] = now + _pause(status)
+                self._due[attempt.id] = now + _pause(status, self._share)
                 event["readings"] = _plain([reading])
             else:
                 event["metrics"] = dict(reading.metrics)
         yield event, changed or (fresh and due)
 
-    def _running(self, attempt: Attempt, status: Status, due: bool) -> Reading | None:
+    def _running(self, attempt: Attempt, status: Status) -> Reading | None:
         if self._pattern is None:
             return reported(status)
-        if not due or status.started is None:
+        now = time.monotonic()
+        if status.started is None or now < self._search.get(attempt.id, 0.0):
             return None
-        self._due[attempt.id] = time.monotonic() + _pause(status)
-        found = self._printed(attempt, TAIL)[-1:]
+        self._search[attempt.id] = now + _pause(status, SHARE)
+        found = self._printed(attempt, TAIL).readings[-1:]
         return found[0]._replace(at=_place(found[0], attempt)) if found else None
 
     def _ended(self, attempt: Attempt, status: Status) -> Event:
@@ -126,35 +130,30 @@ class Eyes:
                 event["readings"] = _plain([found])
             event |= {"low": attempt.low, "high": attempt.high} if attempt.low else {}
         else:
-            readings = self._printed(attempt, None)
-            if readings:
-                event |= {"all": True, "readings": _plain(self._thinned(readings))}
-        self._due.pop(attempt.id, None)
-        self._last.pop(attempt.id, None)
+            said = self._printed(attempt, None)
+            if said.readings:
+                event |= {"all": True, "readings": _plain(said.readings), "low": said.low, "high": said.high}
+        for known in (self._due, self._search, self._last):
+            known.pop(attempt.id, None)
         return event
 
-    def _printed(self, attempt: Attempt, tail: int | None) -> list[Reading]:
+    def _printed(self, attempt: Attempt, tail: int | None) -> Thinned:
         assert self._pattern is not None
+        said = Thinned(self._most_readings)
         try:
-            lines = self.handle(attempt.id).logs(rank=0, tail=tail)
-            return printed((line.text.decode(errors="replace") for line in lines), self._pattern, self._metric)
-        except PetctlError:
-            return []  # its logs are gone, or not there yet
-
-    def _thinned(self, readings: list[Reading]) -> list[Reading]:
-        """Enough of them to draw a line, with the best and the last."""
-        if len(readings) <= MOST_READINGS:
-            return readings
-        sign = 1 if self._goal == "max" else -1
-        top = max(readings, key=lambda reading: sign * reading.metrics[self._metric])
-        step = len(readings) // MOST_READINGS + 1
-        kept = {id(reading) for reading in (*readings[::step], top, readings[-1])}
-        return [reading for reading in readings if id(reading) in kept]
+            lines = (line.text.decode(errors="replace") for line in self.handle(attempt.id).logs(rank=0, tail=tail))
+            for reading in printed(lines, self._pattern, self._metric):
+                said.take(reading)
+        except PetctlError as error:
+            if error.code == AWAY and not isinstance(error, StoreError):
+                raise  # the cluster will be back, and an end is looked at only once
+            return Thinned(0)  # its logs are gone, or not there yet, or where nobody here gets at them
+        return said
 
 
-def _pause(status: Status) -> float:
-    """Until a job's numbers are written down again."""
-    return max(PAUSE, SHARE * (time.time() - (status.started or time.time())))
+def _pause(status: Status, share: float) -> float:
+    """Until a job's numbers are asked for again."""
+    return max(PAUSE, share * (time.time() - (status.started or time.time())))
 
 
 def _place(reading: Reading, attempt: Attempt) -> float:

@@ -11,7 +11,7 @@ import bisect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from petctl.errors import UsageError
@@ -66,6 +66,39 @@ class Means:
         return self._values[count - 1] if count else None
 
 
+class Thinned:
+    """Enough of many readings to draw a line, with the last one; and how low and how high each number ever was."""
+
+    def __init__(self, most: int) -> None:
+        self.low: dict[str, float] = {}
+        self.high: dict[str, float] = {}
+        self._most, self._each = most, 1  # of so many, one is kept
+        self._kept: list[Reading] = []
+        self._taken, self._last = 0, Reading(0.0, {})
+
+    def take(self, reading: Reading) -> None:
+        """Adds the next one."""
+        widen(self.low, self.high, reading.metrics)
+        if self._taken % self._each == 0:
+            self._kept.append(reading)
+        self._taken, self._last = self._taken + 1, reading
+        if len(self._kept) > self._most:
+            self._kept, self._each = self._kept[::2], 2 * self._each
+
+    @property
+    def readings(self) -> list[Reading]:
+        """Oldest first."""
+        return self._kept + ([self._last] if self._taken and self._kept[-1] is not self._last else [])
+
+
+def widen(low: dict[str, float], high: dict[str, float], metrics: Mapping[str, float]) -> None:
+    """Takes values into the lowest and the highest that were ever seen."""
+    for name, value in metrics.items():
+        if not math.isnan(value):
+            low[name] = min(value, low.get(name, value))
+            high[name] = max(value, high.get(name, value))
+
+
 class Condition(NamedTuple):
     """A metric compared with a number."""
 
@@ -117,9 +150,9 @@ def reported(status: Status) -> Reading | None:
     return Reading(float(progress.step), {**metrics, "step": float(progress.step)})
 
 
-def printed(lines: Iterable[str], pattern: re.Pattern[str], name: str, before: int = 0) -> list[Reading]:
-    """What is in the lines, oldest first; where they tell no step they are counted, after `before` others."""
-    found: list[Reading] = []
+def printed(lines: Iterable[str], pattern: re.Pattern[str], name: str) -> Iterator[Reading]:
+    """What is in the lines, oldest first; where they tell no step they are counted."""
+    found = 0
     group = "value" if "value" in pattern.groupindex else 1
     for line in lines:
         match = pattern.search(line)
@@ -130,8 +163,9 @@ def printed(lines: Iterable[str], pattern: re.Pattern[str], name: str, before: i
             steps = {"step": float(match["step"])} if tells_step(pattern) else {}
         except (TypeError, ValueError):
             continue  # a word that only looks like a number
-        found.append(Reading(steps.get("step", float(before + len(found) + 1)), {name: value, **steps}))
-    return found
+        if math.isfinite(steps.get("step", 0.0)):
+            found += 1
+            yield Reading(steps.get("step", float(found)), {name: value, **steps})
 
 
 def tells_step(pattern: re.Pattern[str]) -> bool:

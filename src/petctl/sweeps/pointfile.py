@@ -49,9 +49,14 @@ def read_points(path: str) -> list[Point]:
 def _rows(path: str, kind: str, text: str) -> list[tuple[str, dict[str, Any]]]:
     """Each row, and where it is."""
     if kind == ".csv":
-        reader = csv.reader(io.StringIO(text), skipinitialspace=True)
-        lines = [(reader.line_num, row) for row in reader if row]
+        reader = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
+        try:
+            lines = [(reader.line_num, row) for row in reader if row]
+        except csv.Error as error:
+            raise UsageError(f"{path}: line {reader.line_num} cannot be understood: {error}") from None
         header = lines[0][1] if lines else []
+        if len(set(header)) < len(header):
+            raise UsageError(f"{path}: two columns have the same name: {', '.join(header)}")
         for number, row in lines[1:]:
             if len(row) != len(header):
                 raise UsageError(f"{path}: line {number} has {len(row)} values for {len(header)} names")
@@ -62,7 +67,7 @@ def _rows(path: str, kind: str, text: str) -> list[tuple[str, dict[str, Any]]]:
             found: list[tuple[str, Any]] = [(place, _json(line)) for place, line in lines_]
         else:
             found = [(f"point {number}", row) for number, row in enumerate(_list(path, kind, text), 1)]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: cannot be understood: {error}") from None
     for place, row in found:
         if not isinstance(row, dict) or not row:

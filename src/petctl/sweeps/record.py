@@ -12,6 +12,7 @@ A sweep is there when its directory has its name, which happens in one step. Wha
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -19,7 +20,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ from petctl.spec import Job, job_from_dict
 
 Decoded = TypeVar("Decoded")
 CODE = "code.tar.gz"
+ABANDONED = 3600.0  # seconds after which nobody makes or removes a sweep any more
 LONGEST_NAME = 48  # so that a cluster takes NAME-0001-2 for an id
 _NAME = re.compile(rf"[a-z0-9](?:[a-z0-9_.-]{{0,{LONGEST_NAME - 2}}}[a-z0-9])?")
 
@@ -107,7 +109,7 @@ class Folder:
         return _decoded(self.path / "limits.json", Limits)
 
     def set_limits(self, limits: Limits) -> None:
-        write_json(self.path / "limits.json", msgspec.to_builtins(limits))
+        write_json(self.path / "limits.json", msgspec.to_builtins(limits), durable=True)
 
     def note(self, kind: str, **facts: Any) -> dict[str, Any]:
         """Appends an event, in one write: others append too."""
@@ -116,16 +118,12 @@ class Folder:
         try:
             with (self.path / "events.jsonl").open("a+b", buffering=0) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-                cut_off = file.read(1) not in (
-                    b"",
-                    b"\n",
-                )  # a line that a full disk has cut off must not spoil this one
-                file.write(b"\n" + line if cut_off else line)
+                if file.read(1) not in (b"", b"\n"):  # a line that was cut off must not spoil this one
+                    line = b"\n" + line
+                if file.write(line) < len(line):  # the last bytes of a disk
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            raise PetctlError(
-                f"the sweep {self.name} could not be written down ({error.strerror}: {self.path}); "
-                f"when that is mended: petctl sweep resume {self.name}"
-            ) from None
+            raise PetctlError(f"{self.path} could not be written: {error.strerror}") from None
         return event
 
     def events(self, after: int = 0) -> tuple[list[dict[str, Any]], int]:
@@ -154,7 +152,10 @@ class Folder:
     @contextmanager
     def driving(self, held: int | None = None) -> Iterator[int]:
         """Nobody else drives it meanwhile. `held`: the lock's descriptor, where somebody has handed it on."""
-        descriptor = take_lock(self.path / "lock") if held is None else held
+        try:
+            descriptor = take_lock(self.path / "lock") if held is None else held
+        except FileNotFoundError:
+            raise NotFound(f"the sweep {self.name} has just been removed") from None
         if descriptor is None:
             raise PetctlError(
                 f"the sweep {self.name} is being driven by another petctl; see it with: "
@@ -190,11 +191,15 @@ def create(sweep: Sweep, limits: Limits, files: Mapping[str, Path]) -> Folder | 
     """Makes the directory, with links to `files` in it; None when there is a sweep of that name."""
     parent = sweeps_directory()
     parent.mkdir(parents=True, exist_ok=True)
+    for left in parent.glob(".new-*"):  # of somebody who was killed
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                shutil.rmtree(left, ignore_errors=True)
     draft = parent / f".new-{secrets.token_hex(6)}"
     draft.mkdir(mode=0o700)
     try:
         write_json(draft / "sweep.json", msgspec.to_builtins(sweep), durable=True)
-        write_json(draft / "limits.json", msgspec.to_builtins(limits))
+        write_json(draft / "limits.json", msgspec.to_builtins(limits), durable=True)
         for name, source in files.items():
             _link(source, draft / name)
         try:
@@ -244,4 +249,6 @@ def _decoded(path: Path, kind: type[Decoded]) -> Decoded:
             return msgspec.convert(data, kind)
     except msgspec.ValidationError:
         pass
-    raise InternalError(f"{path} is missing or damaged; forget the sweep with: petctl sweep rm {path.parent.name}")
+    raise InternalError(
+        f"{path} is missing or damaged; forget the sweep with: petctl sweep rm --keep-jobs {path.parent.name}"
+    )

@@ -70,10 +70,11 @@ def draw(parameters: Sequence[Parameter], count: int, seed: int) -> list[Point]:
     """So many different points, by chance; the same for the same seed."""
     _check_count(count)
     if all(parameter.draw is None for parameter in parameters):
-        every = grid(parameters)
-        if count > len(every):
-            raise UsageError(f"--random {count}: there are only {len(every)} different points; leave --random out")
-        return random.Random(seed).sample(every, count)
+        most = math.prod(len(parameter.values) for parameter in parameters)
+        if count > most:
+            raise UsageError(f"--random {count}: there are only {most} different points; leave --random out")
+        if most <= MOST_POINTS:
+            return random.Random(seed).sample(grid(parameters), count)
     chance = random.Random(seed)
     points: dict[tuple[str, ...], Point] = {}
     for _ in range(count * _ATTEMPTS):

@@ -91,7 +91,8 @@ def test_the_archive_is_the_same_bytes_each_time_and_runs(bench: Bench, python: 
     assert again.stat().st_size < 1 << 20
     answer = subprocess.run([python, str(again), "version"], capture_output=True, text=True, timeout=30)
     assert answer.returncode == 0 and answer.stdout.startswith("petctl ")
-    modules = [name[:-3].replace("/", ".") for name in zipfile.ZipFile(again).namelist() if not name.endswith("__.py")]
+    names = [name for name in zipfile.ZipFile(again).namelist() if name.endswith(".py") and not name.endswith("__.py")]
+    modules = [name[:-3].replace("/", ".") for name in names]
     assert "petctl.agent.stream" in modules and "petctl.rendezvous.client" in modules
     program = (
         f"import sys, importlib; sys.path.insert(0, {str(again)!r})\nfor m in {modules}: importlib.import_module(m)"

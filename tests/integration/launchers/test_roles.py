@@ -91,7 +91,7 @@ def test_a_replaced_coordinator_still_knows_who_serves(stage: Stage) -> None:
     eventually(lambda: steps(handle) > 60, "steps", 60)
     os.kill(supervisor_pid(handle), signal.SIGKILL)
     status = ended(handle)
-    assert (status.spent, [each.number for each in status.rounds]) == (0, [1])
+    assert (status.spent, len(status.rounds)) == (0, 1), list(handle.events())
 
 
 def test_a_server_that_always_fails_is_the_root_cause(stage: Stage) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import stat
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from petctl.act import accounts
 from petctl.act.accounts import Account, Hidden, opened, read_account
 from petctl.clusters.local.secrets import list_secrets, secret_value, set_secret
 from petctl.clusters.stores import surroundings
@@ -120,3 +124,41 @@ def test_files_that_disagree_are_refused(home: Path) -> None:
 def test_nothing_to_keep_writes_nothing(home: Path) -> None:
     with opened([Account("vig", "box")]):
         assert not home.exists()
+
+
+def test_a_sas_that_was_kept_by_a_killed_process_is_known_as_its_own(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(home: Path, name: str, value: str) -> None:
+        set_secret(home, name, value)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("petctl.clusters.local.secrets.set_secret", killed)
+    with pytest.raises(KeyboardInterrupt), opened([Account("vig", sas=Hidden("sv=1&sig=x"))]):
+        pass
+    monkeypatch.undo()
+    monkeypatch.setenv("PETCTL_HOME", str(home))
+    with opened([Account("vig", key=Hidden("a2V5"))]):
+        assert list_secrets(home) == ["azure-vig-key"]
+
+
+def test_many_at_once_forget_no_mark_and_remove_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = accounts._kept
+
+    def slowly(home: Path) -> Mapping[str, str]:
+        found = kept(home)
+        time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(accounts, "_kept", slowly)
+
+    def submit(account: Account) -> None:
+        with opened([account]):
+            pass
+
+    names = [f"vig{number}" for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(submit, [Account(name, sas=Hidden(f"sig={name}")) for name in names]))
+        assert len(json.loads((home / "act" / "sas.json").read_text())) == 8
+        list(pool.map(submit, [Account(name, key=Hidden("a2V5")) for name in names for _ in range(2)]))
+    assert list_secrets(home) == [f"azure-{name}-key" for name in names]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from petctl.act import building
 from petctl.act.building import build
 from petctl.act.config import Config
 from petctl.act.pins import last_pin
@@ -24,3 +26,28 @@ def test_without_a_script_the_code_is_pinned_and_nothing_is_built(
         build(Config(), say=said.append)
     pinned = last_pin(Config())
     assert pinned is not None and said == [pinned.sentence()]
+
+
+def test_a_build_that_nobody_waits_for_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Building:
+        id, cancelled = "build", 0
+
+        def logs(self, follow: bool) -> NoReturn:
+            raise KeyboardInterrupt
+
+        def cancel(self) -> None:
+            self.cancelled += 1
+
+    job = Building()
+    monkeypatch.setattr(building, "submit", lambda *_, **__: job)
+    monkeypatch.setenv("PETCTL_HOME", str(tmp_path / "home"))
+    (tmp_path / "project").mkdir()
+    monkeypatch.chdir(tmp_path / "project")
+    Path("compile.aml.sh").write_text("")
+    said: list[str] = []
+    with pytest.raises(UsageError, match="a quote is opened"):
+        build(Config(), "it's", say=said.append)
+    assert said == []
+    with pytest.raises(KeyboardInterrupt):
+        build(Config(), say=said.append)
+    assert job.cancelled == 1 and last_pin(Config()) is not None

@@ -11,7 +11,7 @@ import pytest
 from petctl.act.accounts import Account, Hidden
 from petctl.act.compiling import Wish, command_of, held_of, job_of, keep_password, layout_of, password_name
 from petctl.act.config import Config, Place
-from petctl.clusters.local.secrets import secret_value
+from petctl.clusters.local.secrets import list_secrets, secret_value
 from petctl.errors import UsageError
 from petctl.spec import Job, job_from_dict, job_to_dict
 from petctl.spec.folders import Folder
@@ -185,6 +185,9 @@ def test_files_that_make_a_node_ready() -> None:
     assert (made.requirements, made.prepare) == ("requirements.txt", "bash compile.aml.sh --fast 1")
     assert job(special=both, compile_args="x", wish={"compile_args": "y"}).prepare == "bash compile.aml.sh y"
     assert job(special=both, compile_args="x", wish={"compile_args": ""}).prepare == "bash compile.aml.sh"
+    assert job(special=both, compile_args="'a b' $x;y").prepare == "bash compile.aml.sh 'a b' '$x;y'"  # words, no code
+    with pytest.raises(UsageError, match="a quote is opened and not closed"):
+        job(special=both, compile_args="it's")
     assert (job().requirements, job().prepare) == ("", "")
 
 
@@ -198,6 +201,8 @@ def test_the_registry_s_password_is_a_secret(tmp_path: Path) -> None:
     keep_password(Config())
 
 
-def test_on_kubernetes_the_password_is_the_cluster_s() -> None:
+def test_on_kubernetes_the_password_is_the_cluster_s(tmp_path: Path) -> None:
     config = Config(image="r.io/a", image_user="u", image_password=Hidden("hush"), cluster="k8s")
     assert job_of(config, Wish(PYTHON)).image_credentials == ""
+    keep_password(config)
+    assert list_secrets(tmp_path / "home") == []

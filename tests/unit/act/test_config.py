@@ -393,3 +393,10 @@ zip_options:
     assert (found.experiment, found.gpu_per_node, found.image) == ("experiment_name", 4, "amsword/setup:py36pt16")
     assert found.exclude == ["**/*src/py-faster-rcnn/", "**/*src/CMC/"]
     assert len(found.remarks) == 3  # the cluster, the workspace, use_cli_auth
+
+
+@pytest.mark.parametrize("path", ["~nobody-of-this-name/x.yaml", "x" * 300])
+def test_paths_that_no_file_can_have_are_told(project: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    monkeypatch.setenv("AML_CONFIG_PATH", path)
+    with pytest.raises(UsageError, match="there is no such file"):
+        find_config()

@@ -46,6 +46,8 @@ def test_long_commands_are_cut_in_rows_and_whole_where_told_once() -> None:
     assert first == f"a      {'x' * (LONGEST - 3)}..." and len(second) == len(first) and "\n" not in second
     same: list[dict[str, object]] = [{"appID": "a", "cmd": "x" * 200}, {"appID": "b", "cmd": "x" * 200}]
     assert lines_of(same)[0] == f"cmd: {'x' * 200}"
+    differing: list[dict[str, object]] = [{"appID": "a", "cmd": "x" * 200}, {"appID": "b", "cmd": "x" * 200 + "y"}]
+    assert lines_of(differing)[0].split() == ["appID", "cmd"]  # only what is shown of them is the same
 
 
 def test_a_value_that_only_some_rows_have_is_not_shared() -> None:

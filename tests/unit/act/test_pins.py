@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import zipfile
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from petctl.act import pins
+from petctl.act import pins, published
 from petctl.act.accounts import Account, Hidden
 from petctl.act.config import Config, Place
 from petctl.act.pins import changed, last_pin, pin, withheld
@@ -19,7 +20,7 @@ from petctl.agent.code import unpack
 from petctl.bundle import take
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.sources import tree_of
-from petctl.errors import UsageError
+from petctl.errors import NoRoom, UsageError
 
 
 @pytest.fixture
@@ -94,6 +95,19 @@ def test_links_to_keys_and_a_password_in_a_configuration_stay_out(config: Config
     assert {"kept", "aux_data/configs", "aux_data/aml"} <= set(withheld(with_password))
 
 
+def test_the_password_of_another_configuration_stays_out(config: Config, tmp_path: Path) -> None:
+    write(
+        config.root,
+        {
+            "aux_data/aml/eu.yaml": "docker: {image: x, username: me, password: topsecret}",
+            "aux_data/aml/us.yaml": "docker:\n    password: topsecret\n",
+            "aux_data/aml/none.yaml": "docker:\n  password: null # no password: it is public\n  'password': ''\n",
+        },
+    )
+    names = content(pin(config), tmp_path / "node")
+    assert [name for name in names if "aml" in name] == ["aux_data/aml/aml.yaml", "aux_data/aml/none.yaml"]
+
+
 def test_the_log_folder_and_petctls_own_stay_out(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +165,7 @@ def test_each_configuration_has_its_own_and_the_archive_outlives_its_jobs(config
     os.utime(first.code["archive"], (0, 0))
     linked = {path.name.partition(".")[0] for path in cabinet.iterdir() if path.stat().st_nlink > 1}
     assert Cabinet(cabinet).remove_unused(linked) == []
+    assert last_pin(config) == first and Path(first.code["archive"]).stat().st_mtime > 0  # fresh: a run is to have it
     Path(first.code["archive"]).unlink()  # somebody made room
     again = last_pin(config)
     assert again is not None and Path(again.code["archive"]).exists()
@@ -180,3 +195,13 @@ def test_the_published_zip_is_the_same_code(config: Config, tmp_path: Path) -> N
     with tree_of(str(tmp_path / "one.zip")) as tree:
         unpacked = take(tree.path, gitignore=False)
         assert unpacked.id == made.id
+
+
+def test_a_disk_without_room_for_the_zip_is_told(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(archive: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(published, "write_zip", full)
+    made = pin(config)
+    with pytest.raises(NoRoom, match=r"code\.zip"):
+        published.publish(replace(config, code_path=config.folders["data"]), made)

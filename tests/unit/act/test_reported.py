@@ -112,6 +112,9 @@ def test_parameters_in_base64_are_read() -> None:
         ("python", "x.py", "-bp", "no base64!"),
         ("python", "x.py", "-bp", base64.b64encode(b"\xff\xfe").decode()),
         ("python", "x.py", "-bp", base64.b64encode(b"[1, 2").decode()),
+        ("python", "x.py", "-bp", "größe"),
+        ("python", "x.py", "-bp", base64.b64encode(b"day: 2020-99-99").decode()),
+        ("python", "x.py", "-bp", base64.b64encode(b"[" * 5000).decode()),
         ("python", "x.py", "-bp", base64.b64encode(b"!!python/object/apply:os.system ['true']").decode()),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,6 +19,27 @@ from petctl.act.runs import code_for, find_run, new_run_id, own_config, wish_of
 from petctl.errors import NotFound, UsageError
 from petctl.jobs.names import checked_id
 from petctl.spec import Job, job_to_dict
+
+
+class Before:
+    """A run that is to be replaced."""
+
+    id = "run"
+
+    def __init__(self, job: Job, source: str = "") -> None:
+        self._record = {"job": job_to_dict(job), "code": {"source": source}}
+
+    def record(self) -> dict[str, Any]:
+        return self._record
+
+    def status(self) -> Any:
+        return SimpleNamespace(final=False)
+
+    def cancel(self) -> str:
+        return "cancelling"
+
+    def wait(self) -> None:
+        pass
 
 
 @pytest.fixture
@@ -115,6 +138,31 @@ def test_the_wish_is_found_again_in_the_record(config: Config, wish: Wish) -> No
     assert job_of(config, wish_of(record, config), {"id": ""}, special) == job_of(config, wish, {"id": ""}, special)
 
 
+def test_arguments_of_the_configuration_are_not_said_again(config: Config) -> None:
+    usual = replace(config, compile_args="fast  --all")
+    record = job_to_dict(job_of(usual, Wish(["x"]), {"id": ""}, ["compile.aml.sh"]))
+    assert wish_of(record, usual).compile_args is None  # so that code which was built is not built once more
+    assert wish_of(record, config).compile_args == "fast --all"
+
+
+def test_resubmit_tells_whose_code_it_takes_and_what_is_left_to_do(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Before(job_of(config, Wish(["x"]), {"id": ""}), "/elsewhere/project")
+    monkeypatch.setattr(runs, "find_run", lambda reference: before)
+    monkeypatch.setattr(runs, "_submitted", lambda *_: before)
+    said: list[str] = []
+    runs.resubmit("run", config, say=said.append)
+    assert said[0] == f"run had the code of /elsewhere/project; the new run has code and configuration of {config.root}"
+    assert said[-1] == "run: cancelling"
+
+    own = Before(Job(program=["x"]))
+    monkeypatch.setattr(runs, "find_run", lambda reference: own)
+    with pytest.raises(NotFound):  # petctl's own; there is no such job to start again
+        runs.resubmit("run", config, say=said.append)
+    assert said[-1].endswith("to go on: a resubmit run")
+
+
 def test_a_size_that_changes_stays_one(config: Config) -> None:
     elastic = replace(config, elastic_num_gpu=[8, 4, 16], num_gpu=8)
     job = job_of(elastic, Wish(["x"]), {"id": ""})
@@ -132,6 +180,8 @@ def test_the_configuration_of_a_run_is_found_again(
     monkeypatch.setenv("AML_CONFIG_PATH", str(elsewhere))
     assert own_config("c1", config).experiment == "first"
     assert own_config("far", None).experiment == "far"
+    Path("aux_data/aml/far.yaml").write_text("experiment_name: near\n")
+    assert own_config("far", None).experiment == "far"  # what a submit without -c means
     assert own_config("aml", config) is config  # of the same name
     assert own_config("gone", config) is config
     assert own_config("local", None).cluster == "local"

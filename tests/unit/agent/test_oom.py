@@ -28,9 +28,13 @@ def test_every_kill_is_noticed_once(tmp_path: Path, groups: str, file: str) -> N
     watch = MemoryWatch(str(tmp_path / "proc"), str(tmp_path / "cgroup"))
     assert cause_of(137, "SIGKILL", "", "", memory=watch) == "killed"
     counter.write_text("oom 9\noom_kill 3\n")
+    lost = "RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. "
     assert cause_of(139, "SIGSEGV", "", "", memory=watch) == "segfault"
     assert cause_of(137, "SIGKILL", "", "", memory=watch) == "host-out-of-memory"
     assert cause_of(137, "SIGKILL", "", "", memory=watch) == "killed"
+    assert cause_of(1, "", lost, "", memory=watch) == "dataloader"
+    counter.write_text("oom 10\noom_kill 4\n")
+    assert cause_of(1, "", lost, "", memory=watch) == "host-out-of-memory"
 
 
 def test_a_machine_that_tells_nothing_has_killed_nothing(tmp_path: Path) -> None:

@@ -99,3 +99,25 @@ def test_only_the_programs(programs: Path, capsys: pytest.CaptureFixture[str], m
     assert petctl("install", "act", "--dir", programs, "--python", "/nowhere/python") == 2
     assert "/nowhere/python" in capsys.readouterr().err
     assert petctl("install", "az", "--dir", programs, "--no-package") == 2
+
+
+def test_what_a_killed_install_left_is_no_obstacle(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = next(programs.parent.glob("venv/lib/python3*/site-packages")) / "act"
+    package.mkdir()
+    assert petctl("install", "act", "--dir", programs) == 0
+    written = Path.write_text
+
+    def killed(path: Path, text: str, **more: str) -> int:
+        written(path, text[:9], **more)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", killed)
+    assert petctl("install", "act", "--dir", programs) == 130
+    monkeypatch.undo()
+    assert "petctl" in (package / "__init__.py").read_text()
+
+
+def test_a_home_of_nobody_is_no_directory(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(programs.parent)
+    assert petctl("install", "az", "--dir", "~nobody-of-this-name/bin") == 0
+    assert Path("~nobody-of-this-name/bin/az").is_file()

@@ -116,6 +116,42 @@ def test_several_runs_are_all_found_before_the_first_is_touched(a: Front, monkey
         assert a.calls == []
 
 
+def test_a_run_named_twice_is_taken_once(a: Front) -> None:
+    assert a("resubmit", "r1", "r1") == "r1-again\n"
+    a("abort", "r1", "r1")
+    assert a.calls == [("abort", "r1")]
+
+
+@pytest.mark.parametrize("verb", ["resubmit", "abort"])
+def test_what_was_done_before_a_failure_is_told(a: Front, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    def fail(run: str, *_: object, **__: object) -> Any:
+        if run == "r3":
+            raise UsageError("no room for r3")
+        return Handle(f"{run}-done") if verb == "resubmit" else f"{run}-done"
+
+    monkeypatch.setattr(runs, verb, fail)
+    out = a(verb, "r1", "r2", "r3", code=2)
+    assert (out if verb == "resubmit" else a.said).count("-done") == 2
+    told = json.loads(a(verb, "-o", "json", "r1", "r2", "r3", code=2))
+    assert told == ({"ids": ["r1-done", "r2-done"]} if verb == "resubmit" else {"r1": "r1-done", "r2": "r2-done"})
+    assert json.loads(a.said)["error"] == "no room for r3"
+
+
+def test_a_flag_that_a_verb_does_not_heed_is_told(a: Front) -> None:
+    a("-n", "8", "-c", "eu", "-y", "resubmit", "r1")
+    assert a.said.startswith("a: -n has no effect on resubmit\n") and a.said.count("no effect") == 1
+    a("-f", "eu", "s", "ls")
+    assert "a: -f has no effect on s\n" in a.said
+
+
+def test_a_long_program_behind_c_is_no_name(a: Front) -> None:
+    program = "import sys;" * 50
+    a("submit", "python", "-c", program)
+    assert a.calls[0][2].argv == ["python", "-c", program]
+    a("-c", program, "submit", "ls", code=2)
+    assert "there is no file" in a.said
+
+
 def test_rm_asks_on_a_terminal_only(a: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data, "count", lambda config, path: 7)
     monkeypatch.setattr(data, "remove", a.note("remove", 7))
@@ -162,6 +198,8 @@ def test_a_client_overrides_keys_and_hands_on(a: Front, capsys: pytest.CaptureFi
     assert client.submit(["python", "a b"]) == "mine_1_ab"
     assert [call[2] for call in a.calls] == [Wish(["python train.py"], 4), Wish(["python", "a b"])]
     assert capsys.readouterr().err.count("no effect") == 1  # told once
+    client.submit(["python", "train.py", 0.1])  # type: ignore[list-item]
+    assert a.calls[-1][2] == Wish(["python", "train.py", "0.1"])
     assert client.resubmit("r1") == "r1-again"
     with pytest.raises(UsageError, match="nosuchkey"):
         create_aml_client(nosuchkey=1)

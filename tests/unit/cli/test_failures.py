@@ -95,6 +95,13 @@ def test_wrong_words_exit_with_2_and_name_the_right_ones(
     assert told in captured.err and captured.out == ""
 
 
+@pytest.mark.parametrize("verb", ["sweep", "data", "secret", "cluster"])
+def test_a_verb_that_needs_another_shows_its_help(verb: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_to_exit_code([verb]) == 2
+    captured = capfd.readouterr()
+    assert captured.err.startswith(f"Usage: petctl {verb} ") and captured.out == ""
+
+
 @pytest.mark.parametrize("words", [["--version"], ["--help"], [], ["run", "-h"], ["secret", "--help"]])
 def test_help_and_version_succeed(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

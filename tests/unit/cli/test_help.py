@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from petctl.cli.group import petctl
 from petctl.cli.verbs import VERBS, overview
 
+HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # a command keeps those of the first context it sees
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "cli.md"
 
 
@@ -80,7 +82,7 @@ def test_the_first_page_names_every_verb() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_verb_has_help_with_examples(name: str) -> None:
-    with click.Context(COMMANDS[name], info_name=f"petctl {name}") as ctx:
+    with click.Context(COMMANDS[name], info_name=f"petctl {name}", **HELP) as ctx:
         text = COMMANDS[name].get_help(ctx)
     assert "Examples:\n" in text
     assert f"petctl {name}" in text.partition("Examples:\n")[2]
@@ -102,3 +104,11 @@ def test_every_verb_and_option_is_documented(name: str) -> None:
         if isinstance(parameter, click.Option):
             for option in parameter.opts:
                 assert f"`{option}" in text or f", {option}" in text, f"{option} of {name} is not in docs/cli.md"
+
+
+def test_verbs_under_a_verb_are_told_in_whole_sentences() -> None:
+    for name, command in COMMANDS.items():
+        if isinstance(command, click.Group):
+            with click.Context(command, info_name=name, terminal_width=80, **HELP) as ctx:
+                told = command.get_help(ctx).partition("Verbs:\n")[2].partition("Examples:")[0]
+            assert told and "..." not in told.replace("... ", ""), name

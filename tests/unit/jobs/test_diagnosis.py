@@ -69,6 +69,15 @@ def test_the_root_cause_comes_first_with_the_newest_lines_that_show_it() -> None
     assert "\nseen    network: a connection to another process or machine failed (rank 0, 5; 3 times)\n" in told
 
 
+def test_lines_that_come_one_by_one_have_neighbours_too() -> None:
+    lines: list[LogLine] = []
+    for text in [b"x" * 99] * 1000 + [b"a", b"b", FULL.encode(), b"c"]:
+        lines += [LogLine(1, 3, "err", text + b"\n"), LogLine(1, 0, "err", b"another rank\n")]
+    found = diagnosed(lines)
+    assert found.root is not None and found.root.excerpt == ["a", "b", FULL, "c"]
+    assert found.last_lines[-1] == "c"
+
+
 def test_an_unknown_failure_is_said_to_be_one_whatever_the_logs_show() -> None:
     unknown = ErrorStatus(node="1", rank=5, local_rank=1, code=3, message="bad step")
     found = diagnosed([*LINES, LogLine(2, 5, "err", b"ValueError: bad step\n")], error=unknown)

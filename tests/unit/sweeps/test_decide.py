@@ -100,6 +100,12 @@ def test_the_user_can_ask_for_new_attempts() -> None:
     assert story.run(1, 4).end(1, "failed", 4).decide().over
 
 
+def test_a_retry_that_comes_after_a_point_began_anew_by_itself_does_not_double_it() -> None:
+    story = Story(1, retries=1).run(1).end(1, "failed").run(1, 2).tell("retry", points=[1])
+    assert story.decide() == Decision()
+    assert story.end(1, attempt=2).decide().over
+
+
 def test_a_cancelled_sweep_stops_what_runs_and_submits_nothing() -> None:
     story = Story(4, jobs=3).run(1).run(2).end(1).tell("submit", 3).tell("cancel")
     assert story.decide() == Decision(stop=(("s-2-1", CANCELLED),), drop=("s-3-1",))
@@ -160,6 +166,14 @@ def test_the_median_of_few_says_nothing_and_better_may_be_more() -> None:
     for point, value in enumerate([1.0, 1.0, 1.0, 9.0], 1):
         best.run(point).seen(point, value)
     assert best.decide().stop == ()
+
+
+def test_of_very_many_points_some_are_enough_for_a_median() -> None:
+    story = Story(2001, metric="loss", early_stop="median")
+    for point in range(1, 2002):
+        story.run(point).seen(point, 9.0 if point == 2001 else 1.0)
+    ((job, why),) = story.decide().stop
+    assert (job, why) == ("s-2001-1", "loss 9 is worse than the median of 400 others, 1")
 
 
 def test_a_warm_up_in_seconds() -> None:

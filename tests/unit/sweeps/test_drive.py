@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.base import AlreadyExists
+from petctl.cli.sweep import command
+from petctl.clusters.base import AlreadyExists, LogLine
 from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.local.jobdir import take_lock
+from petctl.clusters.patience import AWAY
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
 from petctl.jobs import submit
 from petctl.spec import Job, job_to_dict
@@ -19,13 +22,31 @@ from petctl.supervision.records import first_status
 from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin
 from petctl.sweeps.drive import Driver
-from petctl.sweeps.record import Folder, Limits, find
+from petctl.sweeps.record import Folder, Limits, every, find
 
 SIZE = {"min": 1, "wanted": 1, "max": 1}
 
 
 class Killed(BaseException):
     """A driver's sudden end."""
+
+
+class Away(PetctlError):
+    """Nobody answers there now."""
+
+    code = AWAY
+
+
+class Clock:
+    """Of those who wait for a cluster that is away."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class Cluster(LocalCluster):
@@ -38,6 +59,7 @@ class Cluster(LocalCluster):
         self.ran: list[str] = []
         self.fate = "succeeded"
         self.faults: dict[str, BaseException] = {}
+        self.clock = Clock()
 
     def ids(self) -> list[str]:
         return list(self.rows)
@@ -81,6 +103,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     played = Cluster(tmp_path / "home")
     for module in ("petctl.sweeps.begin", "petctl.sweeps.looking", "petctl.jobs.api"):
         monkeypatch.setattr(f"{module}.find_cluster", lambda name, home: played)
+    monkeypatch.setattr("petctl.clusters.patience.time", played.clock)
     monkeypatch.setattr(drive, "QUICK", 0.0)
     monkeypatch.setattr(drive, "SLOWEST", 0.0)
     return played
@@ -193,6 +216,24 @@ def test_a_cancel_that_was_cut_off_is_repeated(cluster: Cluster) -> None:
     assert cluster.ran == ["tune-001", "tune-002"]
 
 
+def test_a_cancel_that_the_cluster_did_not_hear_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.fate = ""
+    folder, leave, heard = made(1), threading.Event(), cluster.cancel
+    Driver(folder).run(leave.set, leave)
+    folder.note("cancel")
+    faults = [Away("nobody answers")]
+
+    def cancel(job_id: str, kill: bool) -> str:
+        if faults:
+            raise faults.pop()
+        return heard(job_id, kill)
+
+    monkeypatch.setattr(cluster, "cancel", cancel)
+    driver, looks, enough = Driver(folder), iter(range(9)), threading.Event()
+    assert driver.run(lambda: None if next(looks, None) is not None else enough.set(), enough)
+    assert states(driver) == ["cancelled"]
+
+
 def test_numbers_of_a_long_run_are_written_down_now_and_then(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.fate = ""
     folder, leave = made(1, metric="loss", take="best"), threading.Event()
@@ -212,3 +253,154 @@ def test_numbers_of_a_long_run_are_written_down_now_and_then(cluster: Cluster, m
     attempt = driver.history.points[1].attempts[0]
     assert len(attempt.readings) < 5
     assert (attempt.metrics["loss"], attempt.low["loss"]) == (101.0, 0.25)
+
+
+def _then_away(job_id: str, before: Any, real: Any, *words: Any) -> Any:
+    """A submission after, or instead of, which the cluster goes away."""
+    if words[2] == job_id and before():
+        raise Away("nobody answers")
+    return real(*words)
+
+
+def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half = {"state": "queued", "finished": None, "cut_short": True}
+
+    def leave_half() -> bool:
+        plan = cluster.plan(Job(program=["true"], code="none"), "tune-002")
+        cluster.rows["tune-002"] = {**first_status(dict(plan)), **half}
+        cluster.records["tune-002"] = {}
+        return True
+
+    monkeypatch.setattr(drive, "submit", partial(_then_away, "tune-002", leave_half, submit))
+    driver = Driver(made(3))
+    assert driver.run()
+    assert cluster.ran == ["tune-001", "tune-002-2", "tune-003"]
+    assert states(driver) == ["succeeded"] * 3
+
+
+def test_a_driver_without_a_terminal_waits_longer_for_its_cluster(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = made(2)
+    away = partial(_then_away, "tune-002", lambda: cluster.clock.now < 600.0, submit)
+    monkeypatch.setattr(drive, "submit", away)
+    with pytest.raises(PetctlError, match=r"(?s)nobody answers.*petctl sweep resume tune"):
+        Driver(folder).run()
+    cluster.clock.now = 0.0
+    driver = Driver(folder)
+    assert driver.run(lock=take_lock(folder.path / "lock"))
+    assert states(driver) == ["succeeded"] * 2
+
+
+def test_a_cancelled_sweep_leaves_no_job_that_was_accepted_as_the_cluster_went_away(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fate = ""
+    folder = made(3)
+
+    def accept() -> bool:
+        submit(folder.sweep().job_of(2), "local", "tune-002")
+        folder.note("cancel")
+        return True
+
+    monkeypatch.setattr(drive, "submit", partial(_then_away, "tune-002", accept, submit))
+    driver = Driver(folder)
+    assert driver.run()
+    assert {row["state"] for row in cluster.rows.values()} == {"cancelled"}
+    assert len(cluster.rows) == 2
+
+
+def test_a_point_that_was_never_submitted_is_no_ended_one(cluster: Cluster) -> None:
+    folder = made(2)
+    folder.note("submit", id="tune-001", point=1)  # and then its driver was killed
+    folder.note("cancel")
+    driver = Driver(folder)
+    assert driver.run()
+    assert (states(driver), cluster.ran) == (["cancelled"] * 2, [])
+    folder.note("resume")
+    driver = Driver(folder)
+    assert driver.run()
+    assert states(driver) == ["succeeded"] * 2
+
+
+def test_what_was_printed_is_waited_for_while_the_cluster_is_away(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [Away("nobody answers"), [LogLine(1, 0, "out", b"loss 0.5\n")], NotFound("gone")]
+
+    def logs(*words: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return iter(answer)
+
+    monkeypatch.setattr(cluster, "logs", logs)
+    driver = Driver(made(2, regex=r"loss (\S+)"))
+    assert driver.run()
+    assert [driver.history.points[number].attempts[0].metrics for number in (1, 2)] == [{"metric": 0.5}, {}]
+
+
+def test_of_many_points_fewer_numbers_are_kept(cluster: Cluster) -> None:
+    few, many = (looking.Eyes("local", Limits(), "loss", points) for points in (100, 10_000))
+    assert (few._share, few._most_readings) == (looking.SHARE, looking.MOST_READINGS)
+    assert many._share == 20 * looking.SHARE and many._most_readings == looking.MOST_READINGS // 20
+
+
+def test_a_driver_without_a_terminal_imports_nothing_of_the_users(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr("petctl.sweeps.drive.subprocess.Popen", lambda words, **more: started.append(words))
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    folder = made(1)
+    drive.drive_detached(folder)
+    assert started[0][1:4] == ["-P", "-m", "petctl.sweeps"]
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").rmdir()
+    with pytest.raises(UsageError, match="cannot be driven from elsewhere"):
+        drive.drive_detached(folder)
+
+
+def told(*words: str) -> Any:
+    return command.main(list(words), standalone_mode=False)
+
+
+def test_a_sweep_whose_directory_is_gone_can_be_cancelled(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fate = ""
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    folder, leave = made(2, jobs=1), threading.Event()
+    Driver(folder).run(leave.set, leave)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").rmdir()
+    told("cancel", "tune")
+    assert states(Driver(folder)) == ["cancelled"] * 2
+
+
+def test_a_damaged_sweep_and_one_whose_cluster_is_gone_can_be_forgotten(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fate = ""
+    folder, leave = made(1), threading.Event()
+    Driver(folder).run(leave.set, leave)
+    monkeypatch.setattr(cluster, "status", partial(_killed_at, "", None))
+    told("rm", "--keep-jobs", "tune")
+    (made(1, "other").path / "sweep.json").write_text("{")
+    with pytest.raises(InternalError, match="petctl sweep rm --keep-jobs other"):
+        told("rm", "other")
+    told("rm", "--keep-jobs", "other")
+    assert every() == []
+
+
+def test_a_sweep_that_has_what_it_wanted_is_not_tried_again(cluster: Cluster) -> None:
+    cluster.fate = "failed"
+    folder = made(1)
+    assert Driver(folder).run()
+    folder.note("reached", why="point 1 has reached acc>1")
+    with pytest.raises(UsageError, match=r"has what it wanted: point 1 .*--until"):
+        told("retry", "tune")

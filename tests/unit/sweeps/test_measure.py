@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from petctl.jobs.status import ProgressStatus, SizeStatus, Status
-from petctl.sweeps.measure import best, parse_condition, parse_pattern, printed, reported
+from petctl.sweeps.measure import Reading, Thinned, best, parse_condition, parse_pattern, printed, reported
 
 
 def test_conditions() -> None:
@@ -21,16 +21,28 @@ def test_conditions() -> None:
 
 def test_lines_are_counted_where_they_tell_no_step() -> None:
     lines = ["begin", "loss: 3.5\n", "loss: oops", "loss: 1e-2", "loss: nan"]
-    found = printed(lines, parse_pattern(r"loss: (\S+)"), "loss")
+    found = list(printed(lines, parse_pattern(r"loss: (\S+)"), "loss"))
     assert [reading.at for reading in found] == [1, 2, 3]
     assert [reading.metrics["loss"] for reading in found[:2]] == [3.5, 0.01]
     assert math.isnan(found[2].metrics["loss"])
 
 
 def test_lines_with_steps() -> None:
-    pattern = parse_pattern(r"step (?P<step>\d+).* acc (?P<value>[\d.]+)")
-    found = printed(["step 10 of 20, acc 0.5", "step x, acc 1"], pattern, "acc")
+    pattern = parse_pattern(r"step (?P<step>\w+).* acc (?P<value>[\d.]+)")
+    found = list(printed(["step 10 of 20, acc 0.5", "step x, acc 1", "step nan, acc 1"], pattern, "acc"))
     assert [(reading.at, dict(reading.metrics)) for reading in found] == [(10, {"acc": 0.5, "step": 10})]
+
+
+def test_of_many_readings_enough_are_kept_and_the_extremes_are_known() -> None:
+    thinned = Thinned(100)
+    for number in range(1001):
+        loss = {0: math.nan, 333: -5.0, 335: 9.0}.get(number, 1.0)
+        thinned.take(Reading(float(number), {"loss": loss}))
+    places = [reading.at for reading in thinned.readings]
+    assert 50 <= len(places) <= 101 and places == sorted(places)
+    assert (places[0], places[-1]) == (0.0, 1000.0)
+    assert (thinned.low, thinned.high) == ({"loss": -5.0}, {"loss": 9.0})
+    assert Thinned(100).readings == []
 
 
 def test_reports() -> None:

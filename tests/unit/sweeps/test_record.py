@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -67,6 +69,30 @@ def test_events_come_once_and_a_torn_one_not_at_all() -> None:
     assert folder.events(place) == ([], place)
 
 
+def test_an_event_for_which_there_is_only_half_the_room_is_told_and_the_next_is_whole() -> None:
+    folder = made()
+    folder.note("submit", point=1)
+    file, before = folder.path / "events.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 9, before[1]))
+    try:
+        with pytest.raises(PetctlError, match="could not be written: No space left"):
+            folder.note("cancel")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    folder.note("resume")
+    assert [event["kind"] for event in folder.events()[0]] == ["submit", "resume"]
+
+
+def test_what_a_killed_maker_left_is_removed_later() -> None:
+    folder = made()
+    old, new = (folder.path.with_name(f".new-{name}") for name in ("old", "new"))
+    for path in (old, new):
+        path.mkdir()
+    os.utime(old, (1.0, 1.0))
+    made("other")
+    assert (old.exists(), new.exists()) == (False, True)
+
+
 def test_one_drives() -> None:
     folder = made()
     assert not folder.driven()
@@ -85,14 +111,17 @@ def test_finding() -> None:
         find("tune")
     with pytest.raises(NotFound, match="there are tune-a"):
         find("other")
-    find("tune-a").remove()
+    gone = find("tune-a")
+    gone.remove()
+    with pytest.raises(NotFound, match="has just been removed"), gone.driving():
+        pass
     assert [folder.name for folder in every()] == ["tune-b"]
 
 
 def test_damage_is_told() -> None:
     folder = made()
     (folder.path / "sweep.json").write_text("{")
-    with pytest.raises(InternalError, match="petctl sweep rm tune"):
+    with pytest.raises(InternalError, match="petctl sweep rm --keep-jobs tune"):
         folder.sweep()
 
 

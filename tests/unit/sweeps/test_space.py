@@ -87,6 +87,8 @@ def test_of_countable_points_none_is_drawn_twice() -> None:
     assert len({tuple(point.values()) for point in draw(few, 9, seed=0)}) == 9
     with pytest.raises(UsageError, match="only 9"):
         draw(few, 10, seed=0)
+    many = [parse_parameter(f"{name}=1:100") for name in "abc"]
+    assert len({tuple(point.values()) for point in draw(many, 20, seed=0)}) == 20
 
 
 def test_names_that_would_be_one_variable_are_refused() -> None:
@@ -115,6 +117,9 @@ def test_points_of_a_file_keep_their_text(tmp_path: Path, name: str, text: str) 
     [
         ("p.csv", "lr,bs\n1\n", "line 2 has 1 values for 2 names"),
         ("p.csv", "lr\n", "no point"),
+        ("p.csv", "lr,lr\n1,2\n", "two columns"),
+        pytest.param("p.csv", "lr\n" + 200_000 * "1", "line 2 cannot be understood", id="a long field"),
+        pytest.param("p.json", 100_000 * "[", "cannot be understood", id="deep"),
         ("p.json", '[{"a": 1}, {"b": 1}]', "point 2 differs"),
         ("p.json", '{"a": 1}', "a list of points"),
         ("p.json", "[1]", "must be a mapping"),

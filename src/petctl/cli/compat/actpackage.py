@@ -6,6 +6,7 @@ line is run by petctl's own, and only `create_aml_client` wants petctl to be imp
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -59,10 +60,15 @@ class Where(NamedTuple):
     hidden: Path | None
 
 
+def user_folder(text: str) -> Path:
+    """A directory as a user writes it; a ~ that names nobody stays what it is."""
+    return Path(os.path.expanduser(text)).absolute()  # noqa: PTH111  pathlib raises there
+
+
 def find_where(python: str, folder: str | None) -> Where:
     """By an interpreter, or a folder that the user puts on PYTHONPATH."""
     if folder is not None:
-        return Where(Path(folder).expanduser().absolute(), None)
+        return Where(user_folder(folder), None)
     try:
         done = subprocess.run([python, "-c", _ASK], cwd="/", capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -71,7 +77,7 @@ def find_where(python: str, folder: str | None) -> Where:
     if done.returncode or len(lines) != 2:
         raise UsageError(f"{python} does not say where its packages are; name another with --python PATH")
     place, found = Path(lines[0]), Path(lines[1]) if lines[1] else None
-    return Where(place, found if found is not None and not is_ours(found) else None)
+    return Where(place, found if found is not None and not may_be_written(found) else None)
 
 
 def write(folder: Path) -> Path:
@@ -80,7 +86,9 @@ def write(folder: Path) -> Path:
     try:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in (("__init__.py", _INIT), ("aml_client.py", _CLIENT)):
-            (target / name).write_text(text.format(mark=MARK, python=sys.executable), encoding="utf-8")
+            draft = folder / f".petctl-{name}.{os.getpid()}"  # outside: a directory that holds nothing is nobody's
+            draft.write_text(text.format(mark=MARK, python=sys.executable), encoding="utf-8")
+            draft.replace(target / name)
     except OSError as error:
         raise UsageError(
             f"cannot write {target}: {error.strerror}; name another interpreter with --python PATH, "
@@ -99,6 +107,11 @@ def remove(target: Path) -> None:
             folder.rmdir()
         except OSError:  # not empty, or never there
             pass
+
+
+def may_be_written(package: Path) -> bool:
+    """Whether it is nobody else's: not there, one of ours, or a directory that a killed install has left empty."""
+    return not package.exists() or is_ours(package) or (package.is_dir() and not any(package.iterdir()))
 
 
 def is_ours(path: Path) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 import click
 
 from petctl.cli.compat import actpackage
-from petctl.cli.compat.actpackage import MARK, Where, is_ours
-from petctl.cli.options import examples, output_option, print_json
+from petctl.cli.compat.actpackage import MARK, Where, is_ours, may_be_written, user_folder
+from petctl.cli.options import Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 
 FRONT_ENDS = {
@@ -35,6 +35,7 @@ _name = click.argument("name", type=click.Choice(sorted(FRONT_ENDS)))
 
 @click.group(
     "compat",
+    cls=Verbs,
     epilog=examples(
         "petctl compat install az",
         "petctl compat install act",
@@ -75,7 +76,7 @@ def install(
     """Write a small program of that name, which calls petctl; for act also `a` and a package. Hides nothing."""
     if name != "act" and (python or package_folder or no_package):
         raise UsageError("--python, --package-dir and --no-package are for act, which alone has a package")
-    folder = Path(directory).expanduser().absolute()
+    folder = user_folder(directory)
     targets = [folder / program for program in FRONT_ENDS[name]]
     hidden = [path for target in targets for path in _hidden(target)]
     where = None if no_package or name != "act" else _package_place(python, package_folder)
@@ -116,7 +117,7 @@ def install(
 @output_option()
 def uninstall(name: str, directory: str, package_folder: str | None, output: str) -> None:
     """Remove what `petctl compat install` wrote; never another program or package."""
-    folder = Path(directory).expanduser().absolute()
+    folder = user_folder(directory)
     targets = [folder / program for program in FRONT_ENDS[name]]
     there = [target for target in targets if target.exists()]
     for target in there:
@@ -124,7 +125,7 @@ def uninstall(name: str, directory: str, package_folder: str | None, output: str
             raise UsageError(f"{target} was not made by petctl, so it stays; remove it yourself if you mean it")
     packages = {package for target in there if (package := _package_of(target)) is not None}
     if package_folder:
-        packages.add(Path(package_folder).expanduser().absolute() / actpackage.NAME)
+        packages.add(user_folder(package_folder) / actpackage.NAME)
     own = [package for package in packages if is_ours(package)]
     removed = [*there, *own]
     if not removed:
@@ -147,7 +148,7 @@ def list_(directory: str, output: str) -> None:
     """List the front ends, and which program of each name a shell would find."""
     rows = []
     for name in sorted(PROGRAMS):
-        found = _others(name, None, Path(directory).expanduser().absolute())
+        found = _others(name, None, user_folder(directory))
         first = found[0] if found else None
         kind = "petctl's" if first and (is_ours(first) or name == "batchai") else "not petctl's" if first else "none"
         rows.append({"name": name, "program": str(first or ""), "is": kind})
@@ -171,7 +172,7 @@ def _package_place(python: str | None, package_folder: str | None) -> Where | No
         return None
     where = actpackage.find_where(interpreter or "", package_folder)
     there = where.folder / actpackage.NAME
-    if there.exists() and not is_ours(there):
+    if not may_be_written(there):
         raise UsageError(f"{there} is not petctl's, so it stays; put the package elsewhere with --package-dir DIR")
     return where
 

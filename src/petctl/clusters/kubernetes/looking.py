@@ -105,10 +105,11 @@ def waiting_status(
     """The status of a job whose coordinator cannot be asked now; `refused`: why it has no pod, or none that starts."""
     status = first_status(dict(record))
     if owner["spec"].get("suspend"):
-        sentence = f"queued: its {owner.get('kind') or 'Job'} is suspended"
+        status |= {"state": "queued", "sentence": f"queued: its {owner.get('kind') or 'Job'} is suspended"}
         if not record["command"]:
             sentence = "its submission was cut short; remove what is left with petctl rm --force"
-        return {**status, "state": "queued", "sentence": sentence}
+            status |= {"sentence": sentence, "cut_short": True}
+        return status
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
         sentence = "its coordinator is being replaced, and its workers go on meanwhile"

@@ -19,7 +19,7 @@ from petctl.clusters.kubernetes.asking import Asking
 from petctl.clusters.kubernetes.failures import Forbidden, NoSuchObject, ObjectExists
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
-from petctl.clusters.kubernetes.pending import refusal
+from petctl.clusters.kubernetes.pending import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
 
 Object = dict[str, Any]
@@ -78,7 +78,7 @@ class JobOwner(Owner):
             try:
                 self._api.get(self._nodes)
             except NoSuchObject:
-                return "its submission was cut short, so nobody makes it; cancel the job and submit it again"
+                return NOBODY_MAKES_IT
         return why
 
     def scale(self, asking: Asking, pods: Items, wanted: int) -> str:

@@ -15,6 +15,7 @@ from petctl.clusters.kubernetes.logs import by_age, node_of
 from petctl.clusters.kubernetes.looking import why_blocked
 from petctl.rendezvous.decide import natural
 
+NOBODY_MAKES_IT = "its submission was cut short, so nobody makes it; cancel the job and submit it again"
 _REASONS = ("FailedCreate", "Hindered")  # of the Job controller, and of petctl's operator
 _TROUBLES = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")  # of the kubelet
 _BEFORE = re.compile(r"^(?:.*Error creating: )?(?:pods \S+ is forbidden: )?", re.DOTALL)  # with a name of the moment
@@ -46,7 +47,9 @@ def explained(
         kept |= dict.fromkeys(without, why)
     rows = [*status["nodes"], *(_row(node, why) for node, why in kept.items())]
     words = [str(status["sentence"]), *_sentences(kept)]
-    return {**status, "nodes": sorted(rows, key=lambda row: natural(row["name"])), "sentence": "; ".join(words)}
+    rows.sort(key=lambda row: natural(row["name"]))
+    cut_short = {"cut_short": True} if NOBODY_MAKES_IT in kept.values() else {}
+    return {**status, "nodes": rows, "sentence": "; ".join(words), **cut_short}
 
 
 def _row(node: str, why: str) -> dict[str, Any]:

@@ -200,7 +200,8 @@ def test_a_submission_that_was_cut_short_before_its_nodes_says_so(
     server.pods = [coordinator()]
     del server.objects[NODES]
     answers(cluster, monkeypatch, told({**RUNNING, "sentence": "waiting for nodes"}))
-    assert "nodes 0, 1: its submission was cut short" in cluster.status(JOB)["sentence"]
+    status = status_from(cluster.status(JOB))
+    assert status.cut_short and "nodes 0, 1: its submission was cut short" in status.sentence
 
 
 def test_who_may_not_ask_the_coordinator_hears_that(

@@ -150,7 +150,7 @@ def test_a_submission_that_was_cut_short_says_so() -> None:
     found = looking.bare_record("train-2222", "k8s", job())
     status = status_from(looking.waiting_status(found, job(suspend=True), []))
     assert (status.state, status.name, status.submitted) == ("queued", "train", 1767323045.0)
-    assert "cut short" in status.sentence and "petctl rm --force" in status.sentence
+    assert status.cut_short and "petctl rm --force" in status.sentence
 
 
 def test_a_job_without_a_pod_yet_is_starting() -> None:

@@ -113,6 +113,7 @@ FLAGS = (
         {"type": click.Choice(["text", "json"]), "is_eager": True, "callback": _note_json},
     ),
 )
+_ANYWHERE = ("cluster", "yes", "output")  # which mean no harm where they mean nothing
 IDLE = (  # ACT takes these and does nothing with them
     _Flag(("-p", "--param"), "param", "No effect.", {"metavar": "YAML"}),
     _Flag(("-ic",), "inject_collection", "No effect.", {"metavar": "NAME"}),
@@ -155,6 +156,9 @@ def verb(
             for flag in IDLE:
                 if both.pop(flag.name):
                     say(f"{flag.words[0]} has no effect")
+            for flag in FLAGS:
+                if flag.name not in (*heeds, *_ANYWHERE) and both[flag.name] not in (None, False):
+                    say(f"{flag.words[0]} has no effect on {context.info_name}")
             answer = function(Said(**both), **given)
             return answer if isinstance(answer, int) else 0
 

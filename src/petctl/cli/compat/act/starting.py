@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -110,15 +111,16 @@ def resubmit(said: Said, runs: tuple[str, ...]) -> int:
 
     Command, GPUs and flags are those of the run; the rest is what its YAML says today. The new ids are printed.
     """
-    from petctl.act.runs import find_run
+    from petctl.act.runs import find_runs
     from petctl.act.runs import resubmit as again
 
     config = said.config() if said.cluster else None
     to = said.config(said.resubmit_to) if said.resubmit_to else None
     for remark in to.remarks if to is not None else ():
         say(remark)
-    handles = [find_run(run) for run in runs]  # all, or an error before the first is aborted
-    return _tell(said, [again(handle.id, config, to=to, new_code=said.new_code, say=say) for handle in handles])
+    before = find_runs(runs)
+    started = (again(run.id, config, to=to, new_code=said.new_code, say=say) for run in before)
+    return _tell(said, started, len(before))
 
 
 def _submit(said: Said, words: tuple[str, ...]) -> int:
@@ -143,19 +145,25 @@ def _wish(said: Said, verb: str, words: tuple[str, ...]) -> Wish:
 
 
 def _is_config(name: str) -> bool:
-    return bool(name) and "/" not in name and Path("aux_data/aml", f"{name}.yaml").exists()
+    # what stands behind -c may be a whole program, too long for a name: pathlib would raise
+    return bool(name) and "/" not in name and os.path.exists(f"aux_data/aml/{name}.yaml")  # noqa: PTH110
 
 
 def _program() -> str:
     return click.get_current_context().find_root().info_name or "act"
 
 
-def _tell(said: Said, handles: list[JobHandle]) -> int:
-    ids = [handle.id for handle in handles]
-    if said.json:
-        print_json({"ids": ids} if len(ids) != 1 else {"id": ids[0]})
-        return 0
-    for run in ids:
-        click.echo(run)
-    say(f"submitted; look at it with: {_program()} q {ids[-1]}")
+def _tell(said: Said, started: Iterable[JobHandle], count: int = 1) -> int:
+    """Ids as they come: where one of several fails, those before it run, and are told."""
+    ids: list[str] = []
+    try:
+        for handle in started:
+            ids.append(handle.id)
+            if not said.json:
+                click.echo(handle.id)
+    finally:
+        if said.json and ids:
+            print_json({"id": ids[0]} if count == 1 else {"ids": ids})
+    if not said.json:
+        say(f"submitted; look at it with: {_program()} q {ids[-1]}")
     return 0

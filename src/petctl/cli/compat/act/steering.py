@@ -25,15 +25,17 @@ _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]+")
 def abort(said: Said, runs: tuple[str, ...]) -> None:
     """End runs; a unique end of the id is enough. Their logs stay."""
     from petctl.act.runs import abort as end
-    from petctl.act.runs import find_run
+    from petctl.act.runs import find_runs
 
-    handles = [find_run(run) for run in runs]  # all, or an error before the first is ended
-    told = {handle.id: end(handle.id) for handle in handles}
-    if said.json:
-        print_json(told)
-        return
-    for sentence in told.values():
-        say(sentence)
+    told: dict[str, str] = {}
+    try:
+        for handle in find_runs(runs):
+            told[handle.id] = end(handle.id)
+            if not said.json:
+                say(told[handle.id])
+    finally:
+        if said.json and told:
+            print_json(told)
 
 
 @verb(

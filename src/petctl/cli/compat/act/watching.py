@@ -37,9 +37,9 @@ def query(said: Said, runs: tuple[str, ...]) -> int:
     """
     if not runs:
         return _list(said, None)
-    from petctl.act.runs import find_run
+    from petctl.act.runs import find_runs
 
-    handles = [find_run(run) for run in runs]
+    handles = find_runs(runs)
     if not said.config(required=False).with_log:
         said = said._replace(without_log=True)
     found = [_look(said, handle) for handle in handles]
