@@ -150,6 +150,7 @@ def test_a_volume_that_cannot_be_had_is_named(user: User) -> None:
 def test_a_quota_that_allows_no_further_pod_is_named(user: User) -> None:
     user.limit_pods(2)
     job = user.submit("-n", "1:2:2", "steps.py")
+    user.running(job, 1)
     status = user.told(job, "running on 1 node(s)", "node 1: the namespace's quota does not allow its pod: exceeded")
     assert [(node["name"], node["state"]) for node in status["nodes"]] == [("0", "running"), ("1", "pending")]
     second = user.submit("steps.py")  # not even its coordinator

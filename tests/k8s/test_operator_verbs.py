@@ -160,6 +160,7 @@ def test_a_quota_that_hinders_the_operator_is_named(operated: User) -> None:
     operated.limit_pods(2)
     job = operated.submit("-n", "1:2", "steps.py")
     words = "node 1: the namespace's quota does not allow its pod: exceeded quota: few"
+    operated.running(job, 1)
     status = operated.told(job, "running on 1 node(s)", words)
     assert [(node["name"], node["state"]) for node in status["nodes"]] == [("0", "running"), ("1", "pending")]
     assert operated.petctl("cancel", "--kill", job).returncode == 0
