@@ -85,7 +85,7 @@ def python_image(path: Path, torch: str) -> Path:
     program, library = os.path.realpath(sys.executable), sysconfig.get_path("stdlib")
     extensions = [str(file) for file in Path(library, "lib-dynload").glob("*.so")]
     heavy = [str(file) for file in Path(torch).parent.parent.glob("lib/python3*/site-packages/torch/lib/libtorch_*.so")]
-    image.programs(program, "/bin/sh", more=[*extensions, *heavy])
+    image.programs(program, "/bin/sh", "/bin/bash", "/bin/cp", more=[*extensions, *heavy])
     image.tree(library)
     image.link("/usr/bin/python3", program)
     image.text(MARK, "yes\n")
