@@ -8,24 +8,13 @@ from msgspec.structs import replace
 
 from petctl.act.accounts import Hidden
 from petctl.act.config import Config
+from petctl.clusters.local.engines import lacks_engine
+from petctl.jobs.home import petctl_home
 
 
 def without_missing_engine(config: Config, say: Callable[[str], None]) -> Config:
     """The same configuration, but for its image where that is to run on this machine and no podman or docker works."""
-    if not config.image:
+    if not lacks_engine(petctl_home(), config.cluster, config.image):
         return config
-    from petctl.clusters.base import find_cluster
-    from petctl.clusters.local.cluster import LocalCluster
-    from petctl.clusters.local.engines import find_engine
-    from petctl.errors import UsageError
-    from petctl.jobs.home import petctl_home
-
-    where = find_cluster(config.cluster, petctl_home())
-    if not isinstance(where, LocalCluster):
-        return config
-    try:
-        find_engine(where.settings, config.image)
-    except UsageError:
-        say(f"no podman or docker works here: the image {config.image} is not used, the run goes bare on this machine")
-        return replace(config, image="", image_user="", image_password=Hidden())
-    return config
+    say(f"no podman or docker works here: the image {config.image} is not used, the run goes bare on this machine")
+    return replace(config, image="", image_user="", image_password=Hidden())

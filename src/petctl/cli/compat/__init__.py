@@ -2,7 +2,7 @@
 
     batchai.py     the entry of `batchai`: the verbs of `az batchai`, and `group` and `storage` of the same recipe
     az.py          the entry of the `az` stand-in: `az batchai ...`, and what else a recipe of Batch AI types
-    verbs.py       the first pages of help; imports nothing
+    verbs.py       the first pages of help, printed before click is imported
     frame.py       what every verb has: -o, --query, --verbose; how its answer is printed; groups whose verbs are files
     words.py       options and addresses that verbs share
     printing.py    an answer as json, jsonc, table or tsv; JMESPath

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from petctl.cli.compat.verbs import BATCHAI, OWN, overview
+from petctl.cli.compat.verbs import BATCHAI, OWN, answer_at_once, overview
 
 if TYPE_CHECKING:
     import click
@@ -23,13 +22,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 def start(program: str, words: Sequence[str] | None) -> NoReturn:
     """A front end: help and version at once, the rest by click."""
     given = list(sys.argv[1:] if words is None else words)
-    if f"_{program.upper()}_COMPLETE" not in os.environ:
-        if given in ([], ["--help"], ["-h"], ["help"]):
-            _print(overview(program))
-        if given in (["--version"], ["version"]):
-            from petctl import __version__
-
-            _print(f"{program} of petctl {__version__}")
+    answer_at_once(program, given, overview)
     from petctl.cli.compat.frame import VerbGroup, run
 
     beyond = f"'{program} --help' lists the verbs."
@@ -39,14 +32,6 @@ def start(program: str, words: Sequence[str] | None) -> NoReturn:
             "For the real one: pip install azure-cli, and remove this one: petctl compat uninstall az"
         )
     run(program, VerbGroup(program, verbs=OWN[program], beyond=beyond, help="See overview."), given)
-
-
-def _print(text: str) -> NoReturn:
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(0)
 
 
 def __getattr__(name: str) -> object:

@@ -178,22 +178,14 @@ def _submitted(
 
 
 def _without_engine(job: Job, cluster: str) -> Job:
-    from petctl.clusters.base import find_cluster
-    from petctl.clusters.local.cluster import LocalCluster
-    from petctl.clusters.local.engines import find_engine
-    from petctl.errors import UsageError
+    from msgspec.structs import replace
 
-    where = find_cluster(cluster, words.home()) if job.image else None
-    if not isinstance(where, LocalCluster):
+    from petctl.clusters.local.engines import lacks_engine
+
+    if not lacks_engine(words.home(), cluster, job.image):
         return job
-    try:
-        find_engine(where.settings, job.image)
-    except UsageError:
-        from msgspec.structs import replace
-
-        say(f"no podman or docker works here: the image {job.image} is not used, the job runs bare on this machine")
-        return replace(job, image="", image_credentials="")
-    return job
+    say(f"no podman or docker works here: the image {job.image} is not used, the job runs bare on this machine")
+    return replace(job, image="", image_credentials="")
 
 
 def _shown(address: Address) -> object:

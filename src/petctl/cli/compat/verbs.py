@@ -1,7 +1,13 @@
-"""Which verbs the front ends have, and the first pages of their help. Imports nothing: every start reads this file.
+"""Which verbs the front ends have, and the first pages of their help, which are printed before click is imported.
 
 A verb is the name of a file of this package and of the click group or command in it.
 """
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
 
 BATCHAI = {
     "workspace": ("workspace:workspace", "Workspaces: create, show, list, delete"),
@@ -58,3 +64,23 @@ def overview(program: str) -> str:
     lines += ["Verbs:", *(f"  {name:<12}{summary}" for name, (_, summary) in verbs.items()), ""]
     lines += ["Examples:", *(f"  {line}" for line in _EXAMPLES[program]), ""]
     return "\n".join([*lines, f"'{program} VERB --help' tells the rest."])
+
+
+def answer_at_once(program: str, words: list[str], page: Callable[[str], str]) -> None:
+    """Prints help or version and exits, where these words ask for it; a shell that completes a word never does."""
+    if f"_{program.upper()}_COMPLETE" in os.environ:
+        return
+    if words in ([], ["--help"], ["-h"], ["help"]):
+        _print_and_exit(page(program))
+    if words in (["--version"], ["version"]):
+        from petctl import __version__
+
+        _print_and_exit(f"{program} of petctl {__version__}")
+
+
+def _print_and_exit(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)

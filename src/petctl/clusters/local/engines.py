@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from petctl.clusters.config import config_files
@@ -50,6 +51,21 @@ def find_engine(settings: Mapping[str, Any], image: str) -> Engine:
         f"the job is to run in a container of {image}, and {said}{' and '.join(hindrances)}; install podman "
         "(apt install podman, dnf install podman) or start docker, or run it without a container: --no-container"
     )
+
+
+def lacks_engine(home: Path, cluster: str, image: str) -> bool:
+    """Whether jobs of that cluster run on this machine, where nobody can run a container of the image."""
+    from petctl.clusters.base import find_cluster
+    from petctl.clusters.local.cluster import LocalCluster
+
+    where = find_cluster(cluster, home) if image else None
+    if not isinstance(where, LocalCluster):
+        return False
+    try:
+        find_engine(where.settings, image)
+    except UsageError:
+        return True
+    return False
 
 
 def engine_options(settings: Mapping[str, Any]) -> list[str]:
