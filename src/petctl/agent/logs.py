@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 from petctl.agent.inotify import Watcher
 from petctl.agent.logfiles import LogName, dropped_marker, list_logs, parse_file, parse_round
@@ -72,6 +72,10 @@ class _Source:
             end = size
         return start, max(1, min(BLOCK, end - start))
 
+    def take_rest(self) -> Chunk:
+        data, self.rest = self.rest, b""
+        return Chunk(self.name, data)
+
     def close(self) -> None:
         if self.fd >= 0:
             os.close(self.fd)
@@ -83,7 +87,8 @@ class LogFollower:
 
     `accept` chooses files by their name; `begin` says at which offset of a file to start (for `--tail`); a change in
     one of the directories `watch` also ends a `wait` (where the caller learns that the job is over); the beginning of
-    an unfinished line is delivered after `partial_after` seconds.
+    an unfinished line is delivered after `partial_after` seconds; `in_turn`: a rank's files of one round are delivered
+    to their ends before those of the next.
     """
 
     def __init__(
@@ -93,9 +98,11 @@ class LogFollower:
         begin: Callable[[LogName, str], int] = lambda name, path: 0,
         watch: Iterable[str] = (),
         partial_after: float = PARTIAL_AFTER,
+        in_turn: bool = False,
     ) -> None:
         self._log_dir = os.path.abspath(log_dir)
-        self._partial_after = partial_after
+        self._partial_after, self._in_turn = partial_after, in_turn
+        self._newest: Dict[Tuple[int, str], int] = {}  # rank and stream -> round, where they come in turn
         self._accept, self._begin = accept, begin
         self._sources: Dict[LogName, _Source] = {}
         self._dirty: Set[LogName] = set()
@@ -132,6 +139,8 @@ class LogFollower:
         while self._dirty:
             for name in sorted(self._dirty):
                 source = self._sources[name]
+                if self._in_turn:
+                    yield from self._finish_before(name)
                 block = self._read_some(source)
                 if not block:
                     self._dirty.discard(name)
@@ -142,8 +151,7 @@ class LogFollower:
         now = time.monotonic()
         for source in self._sources.values():
             if source.rest and (final or now - source.rest_since >= self._partial_after):
-                data, source.rest = source.rest, b""
-                yield Chunk(source.name, data)
+                yield source.take_rest()
 
     def wait(self, seconds: Optional[float] = None) -> None:
         """Until there may be more to read, somebody called `wake`, or the time is over."""
@@ -173,6 +181,22 @@ class LogFollower:
         for source in self._sources.values():
             source.close()
         self._watcher.close()
+
+    def _finish_before(self, name: LogName) -> Iterator[Chunk]:
+        """What is left of the same rank's earlier rounds, unfinished lines too."""
+        key = (name.rank, name.stream)
+        if self._newest.get(key, 0) >= name.round:
+            return
+        self._newest[key] = name.round
+        for earlier in sorted(self._sources):
+            if earlier.round < name.round and (earlier.rank, earlier.stream) == key:
+                source = self._sources[earlier]
+                while block := self._read_some(source):
+                    data = _whole_lines(source, block)
+                    if data:
+                        yield Chunk(earlier, data)
+                if source.rest:
+                    yield source.take_rest()
 
     def _changed(self, directory: str, name: str) -> None:
         number = parse_round(os.path.basename(directory))

@@ -102,9 +102,8 @@ class StdOutErr:
     def _start(self) -> None:
         # A line that another rank could break in two is delivered when it is whole.
         merged = any(not name for names in self._ledger.names.values() for name in names.values())
-        self._follower = LogFollower(
-            self._log_dir, self._is_ours, self._begin, partial_after=_NEVER if merged else PARTIAL_AFTER
-        )
+        patience = _NEVER if merged else PARTIAL_AFTER
+        self._follower = LogFollower(self._log_dir, self._is_ours, self._begin, partial_after=patience, in_turn=True)
         self._thread.start()
 
     def _is_ours(self, name: LogName) -> bool:
@@ -138,6 +137,8 @@ class StdOutErr:
         file = f"{_STREAMS[chunk.name.stream]}{name}.txt"
         data = chunk.data if name or chunk.data.endswith(b"\n") else chunk.data + b"\n"
         with _locked(os.path.join(self._directory, file)) as fd:
+            if _begins_line(self._log_dir, chunk.name, self._ledger.done.get(key, 0)) and not _ends_line(fd):
+                os.write(fd, b"\n")  # whoever wrote there before was cut off in the middle of a line
             with self._mutex:
                 self._ledger.adding = Adding(key, position, file, os.fstat(fd).st_size)
                 self._ledger.write()
@@ -166,6 +167,21 @@ def _settled(log_dir: str, directory: str, last: Adding, done: int) -> int:
     return done + len(there) if meant.startswith(there) else done
 
 
+def _begins_line(log_dir: str, name: LogName, position: int) -> bool:
+    """Does a line of that log begin at this place?"""
+    if position == 0:
+        return True
+    with open(log_file(log_dir, *name), "rb") as log:
+        log.seek(position - 1)
+        return log.read(1) == b"\n"
+
+
+def _ends_line(fd: int) -> bool:
+    """Would what is added to that file be a line of its own?"""
+    size = os.fstat(fd).st_size
+    return size == 0 or os.pread(fd, 1, size - 1) == b"\n"
+
+
 def _key(name: LogName) -> str:
     return f"{name.round}/{name.rank}/{name.stream}"
 
@@ -174,7 +190,7 @@ def _key(name: LogName) -> str:
 def _opened(path: str) -> Iterator[int]:
     """The file, to be appended to."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         yield fd
     finally:

@@ -83,6 +83,40 @@ def test_another_round_goes_on_in_the_same_file(tmp_path: Path) -> None:
     assert shown(tmp_path, "stdout-0.txt") == "one\ntwo\n"
 
 
+def test_a_line_that_a_killed_worker_did_not_finish_stays_before_the_next_round(tmp_path: Path) -> None:
+    files = keep(tmp_path)
+    files.own(1, {0: "-0"})
+    write(tmp_path, 0, "one\ncut o")
+    until(lambda: shown(tmp_path, "stdout-0.txt"), "the first line")
+    files.own(2, {0: "-0"})
+    write(tmp_path, 0, "two\n", number=2)
+    until(lambda: "two" in shown(tmp_path, "stdout-0.txt"), "the next round's line")
+    files.finish()
+    assert shown(tmp_path, "stdout-0.txt") == "one\ncut o\ntwo\n"
+
+
+def test_what_an_agent_finds_of_several_rounds_is_delivered_in_their_order(tmp_path: Path) -> None:
+    rounds = ["".join(f"{number} {count:0100d}\n" for count in range(30_000)) for number in (1, 2)]  # blocks: 3 each
+    for number, text in enumerate(rounds, 1):
+        write(tmp_path, 0, text, number)
+    (tmp_path / "0.json").write_text(json.dumps({"done": {}, "names": {n: {"0": "-0"} for n in "12"}, "adding": None}))
+    keep(tmp_path).finish()
+    assert shown(tmp_path, "stdout-0.txt") == "".join(rounds)
+
+
+def test_a_node_that_comes_late_with_half_a_line_breaks_no_other(tmp_path: Path) -> None:
+    one, other = keep(tmp_path, "0"), keep(tmp_path, "1")
+    write(tmp_path, 0, "cut o")
+    one.own(1, {0: "-0"})
+    one.finish()
+    other.own(2, {0: "-0"})
+    write(tmp_path, 0, "whole\nnext ", number=2)
+    until(lambda: "next" in shown(tmp_path, "stdout-0.txt"), "half of the other's line, after a while")
+    write(tmp_path, 0, "line\n", number=2)
+    other.finish()
+    assert shown(tmp_path, "stdout-0.txt") == "cut o\nwhole\nnext line\n"
+
+
 class Killed(BaseException):
     """Stands for SIGKILL: nothing after it happens."""
 
