@@ -8,6 +8,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -25,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root for network namespaces"),
 ]
 
-HOME = "10.77.0.1"
+HOME, *OTHERS = (f"10.77.0.{number}" for number in (1, 2, 3))
 PROGRAM = """
 import json, os, pathlib, sys, time
 import torch, torch.distributed as dist
@@ -52,6 +53,17 @@ def ip(*words: str, check: bool = True) -> None:
     subprocess.run(["ip", *words], check=check, capture_output=not check)
 
 
+class Mark(NamedTuple):
+    """What a rank has found out."""
+
+    size: int
+    total: int
+    summed: int
+    nodes: list[str]  # of all ranks
+    addresses: list[str]
+    pid: int
+
+
 class Hosts:
     """A job in `home`; nodes join it from the other two."""
 
@@ -69,10 +81,10 @@ class Hosts:
         ip("-n", self.home, "link", "add", "wire", "type", "bridge")
         ip("-n", self.home, "address", "add", f"{HOME}/24", "dev", "wire")
         ip("-n", self.home, "link", "set", "wire", "up")
-        for number, name in enumerate(self.others, 2):
+        for number, (name, address) in enumerate(zip(self.others, OTHERS, strict=True), 2):
             ip("-n", self.home, "link", "add", f"port{number}", "type", "veth", "peer", "name", "wire", "netns", name)
             ip("-n", self.home, "link", "set", f"port{number}", "master", "wire", "up")
-            ip("-n", name, "address", "add", f"10.77.0.{number}/24", "dev", "wire")
+            ip("-n", name, "address", "add", f"{address}/24", "dev", "wire")
             ip("-n", name, "link", "set", "wire", "up")
 
     def petctl(self, *words: str) -> str:
@@ -112,14 +124,16 @@ class Hosts:
         with open(self.stage.path / f"{name}.log", "ab") as log:
             self.agents[name] = subprocess.Popen(argv, cwd=self.stage.path, stdout=log, stderr=log)
 
-    def marks(self, world: int, after: int = 0) -> tuple[int, list[list[object]]]:
+    def marks(self, world: int, after: int = 0) -> tuple[int, list[Mark]]:
         """The first round after `after` of which all these ranks have left their mark, and the marks."""
 
-        def look() -> tuple[int, list[list[object]]] | None:
+        def look() -> tuple[int, list[Mark]] | None:
             rounds = sorted({int(path.name.split("-")[1]) for path in self.stage.path.glob("mark-*-?")})
             for number in (number for number in rounds if number > after):
-                found = [json.loads(path.read_text()) for path in sorted(self.stage.path.glob(f"mark-{number}-?"))]
-                if len(found) == world == found[0][0]:
+                found = [
+                    Mark(*json.loads(path.read_text())) for path in sorted(self.stage.path.glob(f"mark-{number}-?"))
+                ]
+                if len(found) == world == found[0].size:
                     return number, found
             return None
 
@@ -160,11 +174,13 @@ def test_three_hosts_train_together_and_one_may_be_lost(hosts: Hosts) -> None:
         hosts.join(name)
     left, right = hosts.others
     second, found = hosts.marks(6, after=first)
-    for size, total, summed, nodes, addresses, _ in found:
-        assert (size, total, summed) == (6, 15, 15)
-        assert nodes == ["0", "0", left, left, right, right]
-        assert addresses == [HOME, "10.77.0.2", "10.77.0.3"]
-    ranks = [int(str(mark[5])) for mark in found]
+    order = [HOME, *sorted(OTHERS, key=found[0].addresses.index)]  # who came first is first
+    names = dict(zip([HOME, *OTHERS], ["0", left, right], strict=True))
+    for mark in found:
+        assert (mark.size, mark.total, mark.summed) == (6, 15, 15)
+        assert mark.nodes == [names[address] for address in order for _ in range(2)]
+        assert mark.addresses == order
+    ranks = [mark.pid for mark in found]
     hosts.agents[right].kill()  # its guardian: what it leaves behind is the agent's to end
     hosts.agents[right].wait(30)
     until(lambda: not set(ranks) & set(processes.table()), "the end of that round's ranks")
@@ -178,8 +194,8 @@ def test_a_failed_rank_on_another_host_is_named(hosts: Hosts) -> None:
     for name in hosts.others:
         hosts.join(name)
     number, found = hosts.marks(6)
-    os.kill(int(str(found[5][5])), 9)
+    os.kill(found[5].pid, 9)
     hosts.marks(6, after=number)
     status = get(hosts.job).status()
     assert status.spent == 1
-    assert f"rank 5 on node {hosts.others[1]} was killed by SIGKILL" in [past.reason for past in status.rounds][-1]
+    assert f"rank 5 on node {found[5].nodes[5]} was killed by SIGKILL" in [past.reason for past in status.rounds][-1]
