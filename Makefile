@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-k8s k8s-up k8s-down chart lint format bench soak pins clean
+.PHONY: help demo test test-again test-k8s k8s-up k8s-down chart lint format bench soak pins clean
 
 VENV := .venv
 TORCH := .venv-torch
@@ -26,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help: ## this list
 	@echo "make <target>:"
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-8s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '  %-10s %s\n' "$$name" "$$text"; done
 
 demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the middle, see what it cost (2 minutes)
 	@$(VENV)/bin/python examples/demo.py
@@ -36,6 +36,9 @@ test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready $(MPIS:%=%/.ready) ## uni
 	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) tests/unit tests/simulation -m "not slow" || status=1; \
 	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/integration -m "not slow $(WITHOUT)" || status=1; \
 	exit $$status
+
+test-again: $(VENV)/.ready ## what failed in the last `make test`, one after the other
+	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none tests/unit tests/simulation tests/integration
 
 test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its own or KUBECONFIG's (root; builds it once: 8 minutes, 1.2 GB)
 	@status=0; \
