@@ -20,7 +20,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Iterator, List, Optional, Tuple
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from petctl.agent import processes
 from petctl.errors import UsageError
@@ -74,6 +74,7 @@ class _Attempts:
     def __init__(self, directory: str, line: str) -> None:
         self._directory = directory
         self._place = os.path.join(directory, ".petctl")
+        self._count = 0
         self._name = f"prefetch-{hashlib.sha256(line.encode()).hexdigest()[:16]}"
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._place)
@@ -97,35 +98,47 @@ class _Attempts:
     def run(self, number: int, line: str, beat: float) -> int:
         """The exit code of the step; _TAKEN_OVER where a later attempt has begun meanwhile."""
         env = {**os.environ, "PETCTL_VOLUME": self._directory}
+        written = threading.Thread(target=os.sync, daemon=True)  # it must be there before anybody relies on it
+
+        def ended(seconds: float) -> bool:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                step.wait(seconds)
+            return step.returncode is not None
+
+        def synced(seconds: float) -> bool:
+            written.join(seconds)
+            return not written.is_alive()
+
         with _stopping() as stop:
             step = stop.step = subprocess.Popen(["/bin/sh", "-c", line], env=env)
             try:
-                code = self._watch(number, step, beat, stop)
+                mine = self._count_until(ended, number, beat, stop)
+                if mine:
+                    written.start()
+                    mine = self._count_until(synced, number, beat, stop)
             except BaseException:
                 _end(step)
                 self._write(number, FAILED)  # nobody needs to wait for its silence
                 raise
-        if code == _TAKEN_OVER:
+        if not mine:
+            print("another node has taken over: this one was too slow to be heard of", flush=True)
             _end(step)
-            return code
-        os.sync()  # what it wrote must be there before anybody relies on it
+            return _TAKEN_OVER
+        code = step.returncode
         self._write(number, FAILED if code else DONE)
         return code if code >= 0 else 128 - code
 
-    def _watch(self, number: int, step: subprocess.Popen[bytes], beat: float, stop: _Stop) -> int:
-        code: Optional[int] = None
-        count = 0
-        while code is None and not stop.asked:
-            self._write(number, str(count))
-            count += 1
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = step.wait(beat)
+    def _count_until(self, over: Callable[[float], bool], number: int, beat: float, stop: _Stop) -> bool:
+        """Shows that the attempt goes on, until it is over; False where a later one has begun."""
+        while not stop.asked:
+            self._write(number, str(self._count))
+            self._count += 1
+            ended = over(beat)
             if self.latest()[0] > number:
-                print("another node has taken over: this one was too slow to be heard of", flush=True)
-                return _TAKEN_OVER
-        if code is None or stop.asked:
-            raise SystemExit(128 + signal.SIGTERM)
-        return code
+                return False
+            if ended and not stop.asked:
+                return True
+        raise SystemExit(128 + signal.SIGTERM)
 
     def _path(self, number: int) -> str:
         return os.path.join(self._place, f"{self._name}.{number}")

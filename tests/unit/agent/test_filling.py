@@ -14,13 +14,14 @@ import pytest
 
 from petctl.agent import filling
 from petctl.agent.filling import fill
+from tests.integration.waiting import until
 
 FAST = {"beat": 0.02, "patience": 0.3}
-FILL = "import sys; from petctl.agent.filling import fill; sys.exit(fill(*sys.argv[1:], beat=0.02, patience=0.3))"
+FILL = "import sys; from petctl.agent.filling import fill; sys.exit(fill(*sys.argv[2:], 0.02, float(sys.argv[1])))"
 
 
-def started(directory: Path, line: str) -> subprocess.Popen[str]:
-    argv = [sys.executable, "-c", FILL, str(directory), line]
+def started(directory: Path, line: str, patience: float = FAST["patience"]) -> subprocess.Popen[str]:
+    argv = [sys.executable, "-c", FILL, str(patience), str(directory), line]
     return subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
 
 
@@ -45,7 +46,7 @@ def test_another_step_is_another_matter(tmp_path: Path) -> None:
 def test_of_many_at_once_one_does_it_and_all_come_back(tmp_path: Path) -> None:
     line = f"echo begun >> {tmp_path}/done; read wait < {tmp_path}/go; echo ended >> {tmp_path}/done"
     os.mkfifo(tmp_path / "go")
-    crowd = [started(tmp_path, line) for _ in range(5)]
+    crowd = [started(tmp_path, line, patience=60) for _ in range(5)]
     with (tmp_path / "go").open("w") as go:  # opens when the step reads
         waiting = [one for one in crowd if one.stdout is not None]
         said: List[str] = []
@@ -62,6 +63,25 @@ def test_of_many_at_once_one_does_it_and_all_come_back(tmp_path: Path) -> None:
     assert (tmp_path / "done").read_text() == "begun\nended\n"
     for one in crowd:
         one.communicate()
+
+
+def test_it_shows_that_it_goes_on_while_what_was_written_goes_to_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: List[int] = []
+
+    def slow_sync() -> None:
+        def risen() -> bool:
+            (mark,) = (tmp_path / ".petctl").iterdir()
+            counts.extend(map(int, mark.read_text().split()))  # nothing, while it is written
+            return bool(counts) and max(counts) > counts[0] + 5
+
+        until(risen, "the attempt to count on")
+
+    monkeypatch.setattr(os, "sync", slow_sync)
+    assert fill(str(tmp_path), "true", **FAST) == 0
+    assert max(counts) > counts[0] + 5
+    assert marks(tmp_path) == ["done"]
 
 
 def test_a_step_that_fails_is_told_and_tried_again_by_the_next(tmp_path: Path) -> None:
