@@ -75,6 +75,7 @@ class Options:
     reports: bool = False  # workers report their steps
     elastic: bool = False  # workers say that they can wait, parked, for their place
     goal: int = 0  # steps until the workers end; 0: never
+    unfit: set[str] = field(default_factory=set)  # nodes that can start no worker, whatever the round
     consequence: float = 0.8  # chance that a broken peer group fails within a step
     wire: bool = True  # messages travel as JSON would carry them; twice the work
     machines: tuple[ModuleType, ModuleType] = field(default=(real_machine, real_member))
@@ -293,6 +294,13 @@ class Node:
             self.step(self.fleet.member.Elastic())
         if self.fleet.options.warm_up and self.fleet.chaotic and self.fleet.warmth.random() < 0.2:
             self.warm_up()  # what it has imported was of no use, or is lost
+        if self.name in self.fleet.options.unfit:
+            workers = self.workers
+            self.fleet.world.at(self.fleet.world.latency(), lambda: self.cannot_start(workers))
+
+    def cannot_start(self, workers: Workers) -> None:
+        if self.workers is workers:
+            self.fail_worker("there is no such program", code=127, lasting=True)
 
     def _do_startearly(self, effect: real_member.StartEarly) -> None:
         if self.live is not None:
@@ -354,13 +362,18 @@ class Node:
             self.connection.close("node_end")
             self.connection = None
 
-    def fail_worker(self, message: str, hung: bool = False, code: int = 1, cause: str = "") -> None:
+    def fail_worker(
+        self, message: str, hung: bool = False, code: int = 1, cause: str = "", lasting: bool = False
+    ) -> None:
         workers = self.workers
         if self.up and workers is not None and not workers.ended and not workers.failed:
             workers.failed = True
-            self.fleet.failures.add(workers.id)
+            if not lasting:
+                self.fleet.failures.add(workers.id)
             rank, now = workers.place.first_rank, self.fleet.world.now
-            failure = m.Failure(self.name, rank, 0, code, message=message, time=now, hung=hung, cause=cause)
+            failure = m.Failure(
+                self.name, rank, 0, code, message=message, time=now, hung=hung, cause=cause, lasting=lasting
+            )
             self.step(self.fleet.member.WorkerFailed(workers.round, failure))
 
     def hang(self) -> None:
@@ -456,7 +469,7 @@ class Fleet:
             return
         if effect.kind == "round":
             self.rounds.append(self.world.now)
-        if effect.kind == "failure":
+        if effect.kind == "failure" and "spent" in effect.data:  # without: its node is left out, and nothing charged
             self.checks.charging(effect)
             self.charges += 1
         self.refunds += effect.kind == "refund"

@@ -4,7 +4,8 @@
 2. A connected node never has workers of an older round when a newer one is committed; one that comes later stops them.
 3. A node never goes back: its rounds only grow, and no two sets of workers overlap on it.
 4. The budget is never overspent, and only what may be retried is. A failure ends the job only if no member of its round
-   was gone before it, and if it may not be retried or no restart is left.
+   was gone before it, and if it may not be retried or no restart is left; one that would come again on that node, only
+   if too few others are there.
 5. A job has succeeded only when all workers of a round that end by themselves have ended well.
 6. What is recorded stays recorded, and nobody opens or continues a round after reading it.
 7. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
@@ -108,7 +109,8 @@ class Checks:
         """Is this one to restart from, as long as there are restarts?"""
         ranges = self.options.config.retry_on
         known = failure.hung or failure.cause in self.options.config.retry_causes
-        return known or not ranges or any(failure.code in range(low, high + 1) for low, high in ranges)
+        free = not ranges and not failure.lasting
+        return known or free or any(failure.code in range(low, high + 1) for low, high in ranges)
 
     def charging(self, event: Event) -> None:
         """A failure is restarted from."""
@@ -127,6 +129,9 @@ class Checks:
             return
         if self.retried(outcome.failure) and machine.budget.spent < self.options.config.restarts:
             raise Violation(f"ends by {outcome.failure.sentence()}, though it should be restarted")
+        fit = [name for name, node in machine.nodes.items() if node.eligible and name not in self.options.unfit]
+        if outcome.failure.lasting and len(fit) >= self.options.config.min_nodes:
+            raise Violation(f"ends by {outcome.failure.sentence()}, though nodes {sorted(fit)} can go on without it")
         for name, (incarnation, _) in machine.places.items():
             died = self.fleet.deaths.get((name, incarnation))
             if died is not None and died < outcome.failure.time and name not in machine.done:
@@ -164,6 +169,7 @@ class Checks:
         if any(moment > since for moment in fleet.rounds):
             raise Violation("rounds are opened though nothing happens")
         living = {name for name, node in fleet.nodes.items() if node.up and name not in excluded}
+        living -= self.options.unfit
         inside = {name for name in living if name in machine.places and fleet.nodes[name].member.at[1] == machine.round}
         if len(inside) != min(len(living), machine.wanted):
             raise Violation(f"nodes {sorted(living - inside)} stay outside: {machine.sentence}")

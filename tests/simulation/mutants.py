@@ -119,6 +119,8 @@ MUTANTS = [
     Mutant("exit codes are not looked at", (real_budget, "if not self.retries(failure):", "if False:")),
     Mutant("causes are not looked at", (real_budget, "failure.cause in self._retry_causes or ", ""), start=150),
     Mutant("any cause will do", (real_budget, "failure.cause in self._retry_causes", "failure.cause")),
+    Mutant("what would come again is retried", (real_budget, "return not failure.lasting", "return True")),
+    Mutant("nobody is left out", (real_machine, "if not unfit or len(others", "if True or len(others")),
     Mutant("a verdict waits for nobody", (real_budget, " or any(answer < self.probe for answer in answers)", "")),
     Mutant("the budget is not looked at", (real_budget, "if self.spent >= self.restarts:", "if False:")),
     Mutant(

@@ -101,6 +101,14 @@ def serving(options: Options, random: Random) -> Options:
     return options
 
 
+def lacking(options: Options, random: Random) -> Options:
+    """In some histories some nodes can start no worker; one more may fall silent, and still enough are left."""
+    spare = options.nodes - options.config.min_nodes - 1
+    if spare > 0 and random.random() < 0.25:
+        options.unfit = set(map(str, random.sample(range(options.nodes), random.randint(1, spare))))
+    return options
+
+
 class Schedule:
     """One history."""
 
@@ -115,6 +123,7 @@ class Schedule:
         self.options = knowing(self.options, self.causes)
         self.options = acquainted(self.options, Random(f"{seed} offers"))
         self.options = serving(self.options, Random(f"{seed} roles"))
+        self.options = lacking(self.options, Random(f"{seed} unfit"))
         self.options.wire = seed % 8 == 0
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world

@@ -6,6 +6,7 @@
     > replace 1            node 1 is gone, and its cluster starts another at once and says so
     > isolate 2 / heal 2   node 2 hears nobody / everybody again
     > fail 0 [code 3]      a worker of node 0 fails, with exit code 3
+    > unfit 2              node 2 can start no worker from now on, whatever the round
     > hang 0               a worker of node 0 makes no step any more
     > preempt 1            node 1 is asked to stop
     > scale 2 [release 2]  the user wants 2 nodes; the cluster gives up node 2
@@ -111,6 +112,9 @@ class Script:
         names, code = (words[: words.index("code")], int(words[-1])) if "code" in words else (words, 1)
         for name in names:
             fleet.nodes[name].fail_worker("an error of its own", code=code)
+
+    def _unfit(self, fleet: Fleet, names: list[str]) -> None:
+        fleet.options.unfit |= set(names)
 
     def _hang(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:

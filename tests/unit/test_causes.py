@@ -66,6 +66,22 @@ def test_words_that_are_looked_for_first_are_in_whatever_a_pattern_fits() -> Non
             assert all(sign.words), f"{cause.name}: {sign.pattern} is slow: no text is in all that it fits"
 
 
+@pytest.mark.parametrize(
+    ("sentence", "cause"),
+    [
+        ("there is no mpirun on this node's PATH; install Open MPI on every node", "mpirun-missing"),
+        ("there is no /no/python on this node's PATH; name the interpreter with --python", "missing-program"),
+        ("cannot start ./solver: No such file or directory", "missing-program"),
+        ("cannot start ./solver: there is no such program on this node", "missing-program"),
+        ("cannot start ./solver: Permission denied", "permission"),
+        ("this node has no GPU, and the job wants one process per GPU; use `procs: auto` or a number", "gpu-missing"),
+        ("the working directory /data/run does not exist on this node", "missing-file"),
+    ],
+)
+def test_what_a_node_says_of_itself_has_a_name_too(sentence: str, cause: str) -> None:
+    assert causes.find(sentence) == cause
+
+
 def test_special_causes_go_before_general_ones() -> None:
     assert causes.find("RuntimeError: CUDA error: out of memory") == "gpu-out-of-memory"
     assert causes.find("RuntimeError: CUDA error: uncorrectable ECC error encountered") == "ecc"

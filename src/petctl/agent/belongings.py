@@ -1,20 +1,25 @@
 """What a node needs beside its workers: the code and folders that come before them, the results that go after them.
 
-    coming           what is still on its way, as people are told it; empty: everything is there
+    task, problem    as the workers find it; why there can be none
+    bring            what is elsewhere; then `coming` says what is still on its way, as people are told it
     send_the_rest    when the workers have ended
 
 Each of the three has a thread and a connection of its own; here is only who waits for whom. Most jobs have code only,
-so the others are imported when they are wanted.
+so the others are imported when they are wanted. What a Batch AI job has on this node (`Site`) is arranged first.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Awaitable, Callable, List, Optional
+import contextlib
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Awaitable, Callable, List, Optional, Sequence
 
 from petctl.agent.codesource import CodeSource
-from petctl.agent.host import state_directory
+from petctl.agent.host import Devices, state_directory
 from petctl.agent.options import Options
+from petctl.agent.starting import Launch
 from petctl.agent.task import Task
 from petctl.rendezvous.joinfile import JoinFile
 
@@ -33,27 +38,44 @@ class Belongings:
         join: JoinFile,
         options: Options,
         log_dir: str,
-        arrived: Callable[[str, str], None],
-        doing: Callable[[str], None],
+        devices: Devices,
         say: Callable[[str], None],
         remark: Callable[[str], None],
-        site: Optional[Site] = None,
     ) -> None:
-        """`arrived`: all is there, with the workers' directory, or the reason why not; only if something has to come.
-        `doing`: how far it is. `site`: what a Batch AI job has on this node."""
+        self._join, self._options, self._log_dir, self._say, self._remark = join, options, log_dir, say, remark
         self._loop = asyncio.get_running_loop()
-        self._arrived, self._doing, self._site = arrived, doing, site
+        self.task, self.problem = task, ""
+        self._state = state_directory(task, options)
+        self._site: Optional[Site] = None
         self._code: Optional[CodeSource] = None
         self._folders: Optional[Folders] = None
         self._results: Optional[Results] = None
         self._fetching = ""
-        self._directory, self._why_not = "", ""
-        if task.code.id or task.folders:
-            self._bring(task, join, state_directory(task, options), remark)
-        if task.results:
+        if task.batchai:
+            self._arrange_site(devices)
+
+    def _arrange_site(self, devices: Devices) -> None:
+        from petctl.agent.batchai import Site, folder_targets
+
+        def tell(sentence: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the node has ended meanwhile
+                self._loop.call_soon_threadsafe(self._remark, sentence)
+
+        environ = {**os.environ, **self.task.env}
+        folders = folder_targets(self.task, self._state) if self.task.folders else {}
+        gpus = devices.count(environ)
+        self._site = Site(self.task, self._options.node, self._log_dir, folders, gpus, environ, tell)
+        self.task, self.problem = self._site.task, self._site.problem
+
+    def bring(self, arrived: Callable[[], None], doing: Callable[[str], None]) -> None:
+        """Begins to. `arrived`: all is there, or cannot be; only if something has to come. `doing`: how far it is."""
+        self._arrived, self._doing = arrived, doing
+        if self.task.folders or self.task.code.id:
+            self._begin()
+        if self.task.results:
             from petctl.agent.results import Results
 
-            self._results = Results(task, join, options.node, log_dir, say)
+            self._results = Results(self.task, self._join, self._options.node, self._log_dir, self._say)
 
     @property
     def coming(self) -> str:
@@ -85,20 +107,25 @@ class Belongings:
             if one is not None:
                 one.give_up()
 
-    def _bring(self, task: Task, join: JoinFile, state: str, remark: Callable[[str], None]) -> None:
+    def _begin(self) -> None:
         """The code, and the folders that are seen in it."""
-        links = {}
+        task, links = self.task, {}
         if task.folders:
             from petctl.agent import folders
 
-            cache = folders.cache_of(task, state)
+            cache = folders.cache_of(task, self._state)
             arranged = folders.arrange(task.folders, cache)
             links, self._fetching = folders.links(arranged), "fetching folders"
             self._folders = folders.Folders(
-                task, join, arranged, cache, self._folders_arrived, self._folders_come, remark
+                task, self._join, arranged, cache, self._folders_arrived, self._folders_come, self._remark
             )
         if task.code.id:
-            self._code = CodeSource(task.code, join, state, self._code_arrived, remark, links)
+            self._code = CodeSource(task.code, self._join, self._state, self._code_arrived, self._remark, links)
+
+    def starting(self, number: int, first: int, end: int, planned: Sequence[Launch]) -> None:
+        """These are about to be started; the node has the ranks from `first` to before `end` in round `number`."""
+        if self._site is not None:
+            self._site.starting(number, first, end, planned)
 
     def _folders_come(self, sentence: str) -> None:
         self._fetching = sentence
@@ -109,10 +136,11 @@ class Belongings:
         self._check(why_not)
 
     def _code_arrived(self, directory: str, why_not: str) -> None:
-        self._code, self._directory = None, directory
+        self._code = None
+        self.task = dataclasses.replace(self.task, cwd=directory or self.task.cwd)
         self._check(why_not)
 
     def _check(self, why_not: str) -> None:
-        self._why_not = self._why_not or why_not
+        self.problem = self.problem or why_not
         if not self.coming:
-            self._arrived(self._directory, self._why_not)
+            self._arrived()

@@ -1,29 +1,35 @@
-"""From a task to the processes that one node starts for a round: their command lines, environment and files.
+"""What differs by launcher: how the workers of a job come to be on a node, from command lines to files.
 
     elastic    one process per local rank, started and watched by petctl itself
     torchrun   one process per node, which is PyTorch's own launcher with a static rendezvous; for comparison
-    plain      one process per node, or the tasks of the job's roles; what they know of each other is in roles.py
+    plain      one process per node, or the tasks of the job's roles: `plain.py`
+    mpi        mpirun starts them: `mpinode.py`
 
 Nothing is started here.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
-from typing import Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from petctl.agent import preparing, requirements
 from petctl.agent.environment import RoundContext, node_environment, worker_environment
 from petctl.agent.leftovers import PREPARE_STEP, STEP
 from petctl.agent.logfiles import error_file, log_file
 from petctl.agent.progress import VARIABLE
-from petctl.agent.roles import Assignment, assignments
-from petctl.agent.task import ELASTIC, MODULE, PLAIN, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
-from petctl.agent.workers import Launch
+from petctl.agent.task import ELASTIC, MODULE, MPI, PLAIN, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
+from petctl.agent.workers import Launch, Worker, Workers
 from petctl.errors import UsageError
+from petctl.rendezvous.messages import Failure
 
+_COMES_AGAIN = {
+    *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
+    *(errno.ENOEXEC, errno.ELOOP, errno.ENAMETOOLONG, errno.E2BIG),
+}
 _OPTION = re.compile(r"-([bBdOPqRsux]+|[XW].+)\Z")
 
 
@@ -85,30 +91,13 @@ def torchrun_command(task: Task, context: RoundContext, env: Mapping[str, str]) 
     return [*argv, *task.words]
 
 
-def launches(task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str) -> List[Launch]:
-    """Every process that this node starts for a round."""
-    if task.launcher == TORCHRUN:
-        return [_launch(task, context, inherited, log_dir, 0)]
-    if task.launcher == PLAIN:
-        own = enumerate(assignments(task, context))
-        return [_launch(one.task, context, inherited, log_dir, local, one) for local, one in own]
-    if task.launcher != ELASTIC:
-        raise UsageError(f"this agent knows no launcher {task.launcher!r}; use elastic or torchrun, or a newer agent")
-    return [_launch(task, context, inherited, log_dir, local_rank) for local_rank in range(context.procs)]
-
-
-def _launch(
-    task: Task,
-    context: RoundContext,
-    inherited: Mapping[str, str],
-    log_dir: str,
-    local_rank: int,
-    assignment: Optional[Assignment] = None,
+def worker_launch(
+    task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str, local_rank: int
 ) -> Launch:
+    """One worker, which petctl starts itself."""
     rank = context.place.first_rank + local_rank
     error = error_file(log_dir, context.round, rank)
     env = worker_environment(inherited, task, context, local_rank, error)
-    env.update(assignment.variables if assignment else {})
     env[VARIABLE] = log_file(log_dir, context.round, rank, "progress")
     argv = torchrun_command(task, context, env) if task.launcher == TORCHRUN else command(task, env)
     return Launch(
@@ -123,9 +112,61 @@ def _launch(
         round=context.round,
         interpreter=interpreter_words(argv) if task.can_be_warm else 0,
         source=task.code.source,
-        task=assignment.name if assignment else "",
-        serves=assignment is not None and assignment.serves,
     )
+
+
+class Launcher:
+    """What the agent asks, whatever launcher the job has. This one: elastic and torchrun."""
+
+    early = True  # are its workers known before the node has a place?
+
+    def offer(self, task: Task, node: str, address: str, procs: int) -> str:
+        """What the other nodes have to know of this one before a round."""
+        return ""
+
+    def plan(self, task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str) -> List[Launch]:
+        """Every process that this node starts for a round; PetctlError says why it cannot be, UsageError why never."""
+        if task.launcher not in (ELASTIC, TORCHRUN):
+            known = "use elastic or torchrun, or a newer agent"
+            raise UsageError(f"this agent knows no launcher {task.launcher!r}; {known}")
+        count = 1 if task.launcher == TORCHRUN else context.procs
+        return [worker_launch(task, context, inherited, log_dir, local_rank) for local_rank in range(count)]
+
+    def begun(self) -> None:
+        """They are started."""
+
+    def end(self) -> None:
+        """The round is over, and none of them is left."""
+
+    def launcher_ended(self, worker: Worker) -> None:
+        """One that is no worker, but starts some (`Launch.launcher`), has ended."""
+
+    def receive(self, letter: object) -> None:
+        """Another node's agent has written."""
+
+    def repeat(self) -> None:
+        """There is a new connection: what was written may have been lost."""
+
+
+def launcher_of(
+    task: Task,
+    directory: str,
+    workers: Workers,
+    send: Callable[[Mapping[str, Any]], None],
+    fail: Callable[..., None],
+    ended: Callable[[Optional[Failure]], None],
+) -> Launcher:
+    """That of a job. `directory`: the node's private one. `fail(sentence, lasting=)`: this node cannot do its part
+    of the round, or of any. `ended`: what starts the workers has ended, with a failure or after all of them."""
+    if task.launcher == MPI:
+        from petctl.agent.mpinode import MpiNode
+
+        return MpiNode(directory, workers, send, fail, ended)
+    if task.launcher == PLAIN:
+        from petctl.agent.plain import PlainTasks
+
+        return PlainTasks()
+    return Launcher()
 
 
 def prepared(task: Task, inherited: Mapping[str, str]) -> Task:
@@ -158,3 +199,17 @@ def why_not_started(error: OSError, planned: Sequence[Launch]) -> str:
     if launch.cwd and not os.path.isdir(launch.cwd):
         return f"the working directory {launch.cwd} does not exist on this node"
     return f"cannot start {launch.argv[0]}: {error.strerror or error}"
+
+
+def comes_again(error: OSError) -> bool:
+    """Would the system refuse it the next time too? Memory, processes and disks may be free again by then."""
+    return error.errno in _COMES_AGAIN
+
+
+def look_for(program: str, cwd: str, env: Mapping[str, str]) -> None:
+    """UsageError where a program that another one is to start is not on this node."""
+    if not os.path.isdir(cwd):
+        raise UsageError(f"the working directory {cwd} does not exist on this node")
+    path = os.path.join(cwd, program) if os.path.dirname(program) else program
+    if shutil.which(path, path=env.get("PATH", os.defpath)) is None:
+        raise UsageError(f"cannot start {program}: there is no such program on this node")

@@ -18,31 +18,36 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Set
 
 from petctl.agent import mpi
 from petctl.agent.environment import RoundContext
-from petctl.agent.launchers import why_not_started
+from petctl.agent.launchers import Launcher, comes_again, why_not_started
 from petctl.agent.logfiles import log_file, read_end
 from petctl.agent.mpiround import MpiRound
 from petctl.agent.mpiwords import read_words
 from petctl.agent.rootcause import cause_of, from_stderr, signal_name
 from petctl.agent.task import Task
 from petctl.agent.workers import Launch, Worker, Workers
-from petctl.errors import UsageError
+from petctl.errors import PetctlError, UsageError
 from petctl.rendezvous.messages import Failure
 
 _REPEAT = 1.0  # seconds until a letter that nobody has answered is sent again
 _WORDS = 65536  # bytes of what mpirun said
+_OTHERS_FIRST = 1.0  # seconds that a failure of mpirun waits for whoever knows its cause better: the node of a rank
+_MPIRUN_FIRST = 5.0  # seconds that the good end of its daemon waits for mpirun's own, where it came too early
 
 
-class MpiNode:
-    """Lives in the agent's loop and never waits. `fail(sentence)`: this node cannot do its part of the round."""
+class MpiNode(Launcher):
+    """Lives in the agent's loop and never waits."""
+
+    early = False  # its ranks are mpirun's
 
     def __init__(
         self,
         directory: str,
         workers: Workers,
         send: Callable[[Mapping[str, Any]], None],
-        fail: Callable[[str], None],
+        fail: Callable[..., None],
+        ended: Callable[[Optional[Failure]], None],
     ) -> None:
-        self._private, self._workers, self._send, self._fail = directory, workers, send, fail
+        self._private, self._workers, self._send, self._fail, self._ended = directory, workers, send, fail, ended
         self._loop = asyncio.get_running_loop()
         self._round: Optional[MpiRound] = None
         self._log_dir = ""
@@ -55,13 +60,13 @@ class MpiNode:
         self._waited = False  # does mpirun wait for the daemon of this node?
         self._gates: Dict[int, int] = {}  # rank of a node whose daemon has ended -> the FIFO in which that was said
 
-    def offer(self, address: str, procs: int, node: str) -> str:
-        """What the other nodes have to know of this one before a round."""
+    def offer(self, task: Task, node: str, address: str, procs: int) -> str:
+        """Which host it will be."""
         return mpi.offer(address, procs, node)
 
     # -- a round -----------------------------------------------------------------------------------------------------
 
-    def begin(self, task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str) -> List[Launch]:
+    def plan(self, task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str) -> List[Launch]:
         """The ranks of this node and, on the first one, mpirun; UsageError says why it cannot be."""
         self.end()
         self._log_dir = log_dir
@@ -70,19 +75,20 @@ class MpiNode:
             planned.make_files()
             self._fifo = os.open(planned.fifo, os.O_RDWR | os.O_NONBLOCK)  # a writer never waits for a reader
         except OSError as error:
-            raise UsageError(f"cannot make {error.filename}, which mpirun needs: {error.strerror}") from None
+            kind = UsageError if comes_again(error) else PetctlError
+            raise kind(f"cannot make {error.filename}, which mpirun needs: {error.strerror}") from None
         self._loop.add_reader(self._fifo, self.hear)
         self._round = planned
         return [*planned.ranks(), *([planned.mpirun()] if planned.leads else [])]
 
     def begun(self) -> None:
-        """The round's workers are known: what other nodes have asked for already can be done."""
+        """What other nodes have asked for already can be done."""
         early, self._early = self._early, []
         for letter in early:
             self._start_daemon(letter)
 
     def end(self) -> None:
-        """The round is over."""
+        """Nobody is heard any more."""
         if self._fifo >= 0:
             self._loop.remove_reader(self._fifo)
             os.close(self._fifo)
@@ -141,7 +147,7 @@ class MpiNode:
         self._arm()
 
     def repeat(self) -> None:
-        """Unanswered letters may have been lost: time has passed, or there is a new connection."""
+        """Unanswered letters; also when time has passed."""
         for letter in self._letters.values():
             self._send({"letter": letter})
         self._arm()
@@ -181,13 +187,7 @@ class MpiNode:
         try:
             self._workers.add([daemon])
         except OSError as error:
-            self._fail(why_not_started(error, [daemon]))
-
-    def launcher_ended(self, code: int) -> None:
-        """mpirun or its daemon has ended here: whoever started it may wait for that."""
-        current = self._round
-        if current is not None and not current.leads and self._waited:
-            self._write_letter(current, 0, f"over-{current.node_rank}", over=code)
+            self._fail(why_not_started(error, [daemon]), lasting=comes_again(error))
 
     def _open_gate(self, letter: Mapping[str, Any]) -> None:
         current, rank = self._round, letter.get("from")
@@ -197,13 +197,30 @@ class MpiNode:
         self._gates[rank] = os.open(current.gate(rank), os.O_RDWR | os.O_NONBLOCK)
         os.write(self._gates[rank], b"%d\n" % (letter["over"] & 255))
 
-    # -- failures ----------------------------------------------------------------------------------------------------
+    # -- ends --------------------------------------------------------------------------------------------------------
 
-    def explain(self, worker: Worker, node: str) -> Optional[Failure]:
-        """Why mpirun or its daemon ended too early: a rank that it names, or its own words. None: the round is over."""
-        current, code = self._round, worker.code or 1
-        if current is None or current.number != worker.launch.round:
-            return None
+    def launcher_ended(self, worker: Worker) -> None:
+        """mpirun has, or its daemon. Its failure may only follow from that of a rank on another node."""
+        self.hear()
+        current = self._round
+        if current is None:
+            return
+        if not current.leads and self._waited:
+            self._write_letter(current, 0, f"over-{current.node_rank}", over=worker.code)
+        if worker.code == 0 and not self._workers.running:
+            self._ended(None)
+        else:
+            wait = 0.0 if len(current.hosts) == 1 else _MPIRUN_FIRST if worker.code == 0 else _OTHERS_FIRST
+            self._loop.call_later(wait, self._ended_early, worker)
+
+    def _ended_early(self, worker: Worker) -> None:
+        current = self._round
+        if current is not None and current.number == worker.launch.round and not self._workers.stopping:
+            self._ended(self._explain(current, worker))
+
+    def _explain(self, current: MpiRound, worker: Worker) -> Failure:
+        """Why mpirun or its daemon ended too early: a rank that it names, or its own words."""
+        code, node = worker.code or 1, current.hosts[current.node_rank].node
         who = "mpirun" if current.leads else "mpirun's daemon"
         if worker.code == 0:
             sentence = f"{who} has ended, but not every rank of this node has"

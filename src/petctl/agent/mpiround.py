@@ -14,7 +14,7 @@ from typing import Dict, List, Mapping, Optional, Tuple
 
 from petctl.agent import mpi, private
 from petctl.agent.environment import RoundContext, worker_environment
-from petctl.agent.launchers import command
+from petctl.agent.launchers import command, look_for
 from petctl.agent.logfiles import error_file, log_file, round_directory
 from petctl.agent.mpirank import RankScript
 from petctl.agent.progress import VARIABLE
@@ -60,7 +60,8 @@ class MpiRound:
             self._rank_env.pop(name, None)
         self._env = {**mpi.variables(self.hosts, self._program), **self._rank_env}
         self._env.update({mpi.RANK_SCRIPT: os.path.join(self.directory, "rank"), "TMPDIR": self.directory})
-        self.hydra = self.leads and mpi.is_hydra(mpi.find_mpirun(self._env))
+        mpirun = mpi.find_mpirun(self._env)
+        self.hydra = self.leads and mpi.is_hydra(mpirun)
 
     def make_files(self) -> None:
         """All of them anew: what the round before left belongs to nobody."""
@@ -96,14 +97,16 @@ class MpiRound:
             name = f"OMPI_MCA_{component}_backing_directory"
             if name not in self._rank_env:
                 own[name] = self._shared
+        cwd, argv = self._task.cwd or os.getcwd(), command(self._task, self._rank_env)
+        look_for(argv[0], cwd, self._rank_env)
         return RankScript(
             round=self.number,
             first=self.first,
             key=f"{self._context.node_key}/{self.number}",
             logs=round_directory(self._log_dir, self.number),
             fifo=self.fifo,
-            cwd=self._task.cwd or os.getcwd(),
-            argv=command(self._task, self._rank_env),
+            cwd=cwd,
+            argv=argv,
             variables=own,
         )
 

@@ -65,7 +65,7 @@ def diagnosis_lines(found: Diagnosis) -> list[str]:
         lines += _finding(finding, "seen")
     if found.unread:
         lines.append(f"not all could be read: {found.unread}")
-    if not found.failed and not others:
+    if not found.failed and not found.findings:
         lines.append("no sign of a failure was found")
     return lines
 

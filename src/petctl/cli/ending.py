@@ -35,21 +35,32 @@ def failure_lines(title: str, error: ErrorStatus) -> list[str]:
     how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
     if error.hung:
         how = f"hangs: {error.message}"
+    if error.lasting:
+        how = f"was not started, code {error.code}"
     who = f"{error.task} (rank {error.rank})" if error.task else f"rank {error.rank}"
     head = f"{title}  {who} on node {error.node}, {how}"
     words = [f"    {line}" for line in (error.traceback or error.message).splitlines()]
-    return [head, *words, *_known_cause(error, " " * (len(title) - len(title.lstrip())))]
+    return [head, *words, *_known_cause(error.cause, " " * (len(title) - len(title.lstrip())))]
 
 
-def _known_cause(error: ErrorStatus, indentation: str) -> list[str]:
-    """What its cause is called, means and calls for, if that is known."""
-    if not error.cause:
+def told_cause(status: Status, indentation: str = "") -> list[str]:
+    """The cause that its sentence shows, where no worker is to blame."""
+    if status.error is not None or status.state in ("succeeded", "cancelled"):
+        return []
+    from petctl.causes import find
+
+    return _known_cause(find(status.sentence), indentation)
+
+
+def _known_cause(name: str, indentation: str) -> list[str]:
+    """What a cause is called, means and calls for, if that is known."""
+    if not name:
         return []
     from petctl.causes import known
 
-    cause = known().get(error.cause)  # one of a newer version is only named
+    cause = known().get(name)  # one of a newer version is only named
     if cause is None:
-        return [f"{indentation}cause       {error.cause}"]
+        return [f"{indentation}cause       {name}"]
     return [f"{indentation}cause       {cause.name}: {cause.says}", f"{indentation}advice      {cause.advice}"]
 
 
@@ -62,6 +73,7 @@ def root_cause(status: Status) -> list[str]:
         lines += failure_lines("  root cause", error)
         last = f" --round {status.rounds[-1].number}" if status.rounds else ""
         next_command += f" --rank {error.rank}{last}"
+    lines += told_cause(status, "  ")
     if status.directory:
         lines.append(f"  logs        {status.directory}/logs")
     return [*lines, f"  next        {next_command}"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Sequence
 
 import click
 
-from petctl.cli.ending import failure_lines, root_cause
+from petctl.cli.ending import failure_lines, root_cause, told_cause
 from petctl.cli.table import STATE_STYLES
 from petctl.cli.text import duration, elapsed, indent, moment, progress_words, table, task_names
 
@@ -41,6 +41,8 @@ def job_page(status: Status, colour: bool) -> str:
         parts.append("\n".join(failure_lines("last failure", status.last_failure)))
     if status.error is not None or status.state == "lost":
         parts.append("\n".join(root_cause(status)))
+    else:
+        parts += told_cause(status)
     return "\n".join(parts)
 
 

@@ -56,6 +56,7 @@ _DEFINITION = re.compile(r"^ *(?:async )?def \w+\(", re.MULTILINE)
 _SIGN = re.compile(r"[][(){}:,=]")
 _RESULT = re.compile(r" ->[^\n]+?(?=:\n|: \S)")
 _OF_SELF = re.compile(r"^ +self\.\w+(: [^=\n]+) = ", re.MULTILINE)
+_OF_TYPES = re.compile(r"^(from (?:typing|collections\.abc) import) (\([\w, \n]+\)|[\w, ]+)$", re.MULTILINE)
 _FOR_PEOPLE = re.compile(r"^(?:(?:#|says =|advice =|transient =).*)?\n", re.MULTILINE)  # in causes.ini
 _IN_LAMBDA = re.compile(r"\blambda\b[^:]*$")
 
@@ -153,6 +154,18 @@ def without_annotations(text: str) -> str:
     return "".join(kept) + text[end:]
 
 
+def without_types(text: str) -> str:
+    """The same program without imports of types that nothing in it names any more.
+
+    It reads what `without_annotations` has left."""
+    for found in _OF_TYPES.finditer(text):
+        words, rest = found[2], text.replace(found[0], "")
+        used = [name for name in re.findall(r"\w+", words) if re.search(rf"\b{name}\b", rest)]
+        line = f"{found[1]} {', '.join(used)}" if used else ""
+        text = text.replace(found[0], line + "\n" * words.count("\n"))
+    return text
+
+
 def _masked(text: str) -> str:
     """As long as the text, and without signs in strings."""
     return _STRING_OR_COMMENT.sub(lambda found: "_" * len(found[0]), text)
@@ -177,7 +190,7 @@ def _sources(parts: tuple[str, ...]) -> dict[str, bytes]:
 def _reduced(path: Path) -> str:
     text = path.read_text("utf-8")
     if path.suffix == ".py":
-        return less_indented(without_annotations(without_comments(text)))
+        return less_indented(without_types(without_annotations(without_comments(text))))
     return _FOR_PEOPLE.sub("", text)
 
 

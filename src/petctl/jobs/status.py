@@ -63,6 +63,7 @@ class ErrorStatus(msgspec.Struct, frozen=True, kw_only=True):
     hung: bool = False  # it made no step any more; `traceback` are its stacks
     task: str = ""  # which one of a role it was: "worker 1"
     cause: str = ""  # a known one, by its name in causes.ini, where what it says and advises stands too
+    lasting: bool = False  # its node could not start it, and could not the next time either
 
 
 class RoleStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeStatus] = []
     rounds: list[RoundStatus] = []
     progress: ProgressStatus | None = None
-    last_failure: ErrorStatus | None = None  # the last that was counted, whatever became of the job
+    last_failure: ErrorStatus | None = None  # the last that a round ended by, whatever became of the job
     exit_code: int | None = None
     error: ErrorStatus | None = None
     started: float | None = None

@@ -4,7 +4,7 @@ The rule: at most one failure is charged per round (a charge ends its round, and
 consequence), and it is given back if a member of that round proves lost within `silence`. With nothing left the next
 failure is a verdict, which ends the job only after every member has answered a probe: a node's silent death must not
 be taken for the program's fault. A failure whose exit code and cause are both not to be retried on is a verdict at
-once; a hang is always retried.
+once, and so is one that would come again as it is, unless it is named; a hang is always retried.
 
 It must not know nodes, phases or orders: `machine.py` tells it who was a member and who is lost, and acts on its word.
 """
@@ -36,9 +36,15 @@ class Budget:
 
     def retries(self, failure: Failure) -> bool:
         """Is this a failure to restart from, as long as there are restarts?"""
-        if failure.hung or not (self._retry_on or self._retry_causes):
+        if failure.hung:
             return True
+        if not (self._retry_on or self._retry_causes):
+            return not failure.lasting
         return failure.cause in self._retry_causes or any(low <= failure.code <= high for low, high in self._retry_on)
+
+    def hopeless(self, failure: Failure) -> bool:
+        """Would it come again as it is, and is nobody asked to try?"""
+        return failure.lasting and not self.retries(failure)
 
     def charge(self, failure: Failure, members: Iterable[Member], now: float) -> bool:
         """Takes the failure of a round with these members; False: it is not restarted from, but to be condemned."""
@@ -71,7 +77,9 @@ class Budget:
         if self.verdict is None or any(answer < self.probe for answer in answers):
             return None
         sentence = self.verdict.sentence()
-        if not self.retries(self.verdict):
+        if self.hopeless(self.verdict):
+            sentence += " (a restart would change nothing)"
+        elif not self.retries(self.verdict):
             cause = f" by {self.verdict.cause}" if self.verdict.cause else ""
             sentence += f" (exit code {self.verdict.code}{cause} is not one to retry on)"
         return Outcome(m.ENDED_FAILED, self.verdict.code or 1, sentence, self.verdict)

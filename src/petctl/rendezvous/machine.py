@@ -279,7 +279,8 @@ class Coordinator:
             self.enough_since = None
             if config.join_timeout and now >= self.short_since + config.join_timeout:
                 sentence = f"only {len(ready)} of at least {config.min_nodes} nodes joined in {config.join_timeout:g} s"
-                self._end(Outcome(m.ENDED_FAILED, 124, sentence + "; raise join_timeout or lower the size"))
+                words = [sentence, self._left_out(), "raise join_timeout or lower the size"]
+                self._end(Outcome(m.ENDED_FAILED, 124, "; ".join(filter(None, words))))
                 return
         elif self.enough_since is None:
             self.enough_since = now
@@ -290,7 +291,7 @@ class Coordinator:
         called = self.enough_since is None or now < self.enough_since + config.last_call
         why = wait_reason(eligible, ready, busy, config.min_nodes, target, expected, called)
         if why:
-            self.sentence = "waiting: " + why
+            self.sentence = "; ".join(filter(None, [f"waiting: {why}", self._left_out()]))
             return
         members = ranks_for(choose(ready, kept)[:target], kept)
         self._ask_for_port(members[0])
@@ -360,9 +361,23 @@ class Coordinator:
         if self.budget.condemn(failure, answers):
             self.seq += 1
         outcome = self.budget.outcome(answers)
-        if outcome is not None:
+        if outcome is None:
+            return ""
+        without = self._without(here) if self.budget.hopeless(failure) else ""
+        if not without:
             self._end(outcome)
-        return ""
+        return without
+
+    def _without(self, members: List[Report]) -> str:
+        """Leaves out those that cannot do their part, and says so; an empty string: too few others are there."""
+        unfit = {r.node: r.failure for r in members if r.failure is not None and self.budget.hopeless(r.failure)}
+        others = {name for name, node in self.nodes.items() if node.eligible and name not in unfit}
+        if not unfit or len(others | self.expected) < self.config.min_nodes:
+            return ""
+        for name, failure in unfit.items():
+            self.nodes[name].unfit = failure.sentence()
+            self._note("failure", failure.sentence(), failure=m.encode(failure))
+        return _in_short([failure.sentence() for failure in unfit.values()])
 
     def _changed_by(self, now: float) -> str:
         """Why a healthy round should give way to another, or an empty string."""
@@ -448,6 +463,8 @@ class Coordinator:
         if self.places.get(name, ("", None))[0] == node.report.incarnation:
             self._note_ends(node.report)
             self.gone[name] = why
+        elif node.unfit and self.phase == RUNNING:
+            self.sentence = self._running_sentence()
         if self.phase not in (CLOSING, CLOSED) and self.budget.refund(member, now):
             self.seq += 1
             self._note("refund", f"the last failure is not counted: node {name} was lost", spent=self.budget.spent)
@@ -493,7 +510,12 @@ class Coordinator:
 
     def _running_sentence(self) -> str:
         world = next(place.world_size for _, place in self.places.values())
-        return f"running on {len(self.places)} node(s), {world} worker(s)"
+        running = f"running on {len(self.places)} node(s), {world} worker(s)"
+        return "; ".join(filter(None, [running, self._left_out()]))
+
+    def _left_out(self) -> str:
+        """Whom the job does without, and why."""
+        return _in_short([self.nodes[name].unfit for name in sorted(self.nodes, key=natural) if self.nodes[name].unfit])
 
     def _ask_for_port(self, name: str) -> None:
         if name and name != self.reserve:
@@ -579,3 +601,9 @@ class Coordinator:
             "nodes": rows(self.nodes, self.places, self.phase == RUNNING),
             "outcome": m.encode(self.outcome) if self.outcome is not None else None,
         }
+
+
+def _in_short(sentences: List[str]) -> str:
+    """The first of sentences about nodes that say much the same."""
+    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+    return f"{sentences[0]}{more}" if sentences else ""

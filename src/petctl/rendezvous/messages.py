@@ -83,8 +83,11 @@ class Failure:
     hung: bool = False  # it did not end: it made no step any more, and `traceback` are its stacks
     task: str = ""  # which one of a role it was: "worker 1"
     cause: str = ""  # its name in causes.ini, if it is a known one
+    lasting: bool = False  # the node could not even start it, and would not the next time: a program is missing there
 
     def sentence(self) -> str:
+        if self.lasting:
+            return f"node {self.node} cannot do its part: {self.message}"
         how = f"was killed by {self.signal}" if self.signal else f"exited with code {self.code}"
         how = "hangs" if self.hung else how
         who = f"{self.task} (rank {self.rank})" if self.task else f"rank {self.rank}"

@@ -21,6 +21,7 @@ class Node:
     ran: int = 0  # the last round that it was told to run
     release: bool = False
     failed: int = 0  # arrival number of its failure in the current round; the lowest is the root cause
+    unfit: str = ""  # why the job does without it
 
     @property
     def goes(self) -> bool:
@@ -30,7 +31,7 @@ class Node:
     @property
     def eligible(self) -> bool:
         """May it take part in the next round?"""
-        return self.connected and not self.goes
+        return self.connected and not self.goes and not self.unfit
 
 
 def last_round(nodes: Mapping[str, Node]) -> Tuple[Optional[Tuple[int, int]], Dict[str, Place]]:
@@ -58,10 +59,10 @@ def rows(nodes: Mapping[str, Node], places: Mapping[str, Tuple[str, Place]], run
                 "incarnation": report.incarnation,
                 "address": report.address,
                 "procs": place.procs if place and place.procs else report.procs,
-                "state": report.state if place or not running else "standby",
+                "state": "unfit" if nodes[name].unfit else report.state if place or not running else "standby",
                 "rank": place.rank if place else None,
                 "first_rank": place.first_rank if place else None,
-                "note": report.note,
+                "note": nodes[name].unfit or report.note,
             }
         )
     return found

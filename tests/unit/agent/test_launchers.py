@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import sys
 from pathlib import Path
@@ -12,11 +13,20 @@ import pytest
 
 from petctl.agent.environment import ROUND_NAMES, RoundContext
 from petctl.agent.host import Devices, count_processes
-from petctl.agent.launchers import command, interpreter, interpreter_words, launches, torchrun_command
+from petctl.agent.launchers import (
+    Launcher,
+    comes_again,
+    command,
+    interpreter,
+    interpreter_words,
+    look_for,
+    torchrun_command,
+)
 from petctl.agent.task import Task
 from petctl.errors import UsageError
 from petctl.rendezvous.messages import Place
 
+launches = Launcher().plan
 PLACE = Place(rank=1, nodes=2, first_rank=2, world_size=4, master_addr="10.0.0.1", master_port=4711)
 CONTEXT = RoundContext("n1", "key", epoch=1, round=3, place=PLACE, spent=0, procs=2)
 
@@ -144,3 +154,20 @@ def test_processes_of_a_node(procs: str, devices: Devices, environ: dict[str, st
 def test_an_impossible_number_of_processes_is_an_error(procs: str, environ: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         count_processes(procs, Devices(), environ)
+
+
+def test_what_another_program_is_to_start_is_looked_for_as_that_one_would(tmp_path: Path) -> None:
+    (tmp_path / "tool").touch(0o755)
+    (tmp_path / "data").touch(0o644)
+    for env, program in (({"PATH": str(tmp_path)}, "tool"), ({}, "./tool"), ({}, str(tmp_path / "tool")), ({}, "sh")):
+        look_for(program, str(tmp_path), env)
+    for program in ("tool", "./no-tool", "./data"):
+        with pytest.raises(UsageError, match=f"cannot start {program}: there is no such program on this node"):
+            look_for(program, str(tmp_path), {})
+    with pytest.raises(UsageError, match="none does not exist on this node"):
+        look_for("sh", str(tmp_path / "none"), {})
+
+
+def test_what_is_missing_stays_missing_and_what_is_full_may_be_free_again() -> None:
+    assert comes_again(OSError(errno.ENOENT, "")) and comes_again(PermissionError(errno.EACCES, ""))
+    assert not any(comes_again(OSError(number, "")) for number in (errno.EAGAIN, errno.ENOMEM, errno.ENOSPC))

@@ -103,8 +103,10 @@ def test_only_nodes_on_one_machine_use_its_loopback() -> None:
 def made(tmp_path: Path) -> Iterator[MpiRound]:
     """A round whose files are there."""
     (tmp_path / "mpirun").touch(0o755)
+    (tmp_path / "work dir").mkdir()
+    env = {"OMPI_MCA_plm_rsh_no_tree_spawn": "0", "OMPI_MCA_osc_sm_backing_directory": "/x"}
     found = MpiRound(
-        task(cwd="/work dir", env={"OMPI_MCA_plm_rsh_no_tree_spawn": "0", "OMPI_MCA_osc_sm_backing_directory": "/x"}),
+        task(cwd=str(tmp_path / "work dir"), env=env),
         context(),
         {"PATH": str(tmp_path), "TMPDIR": "/users"},
         str(tmp_path / "logs"),
@@ -143,6 +145,11 @@ def test_the_rank_after_what_mpi_did_with_it_is_the_one_that_counts(made: MpiRou
 def test_a_node_without_a_private_directory_says_so(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="short path"):
         MpiRound(task(), context(1), {}, str(tmp_path), "")
+
+
+def test_every_node_needs_an_mpirun(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no mpirun on this node's PATH"):
+        MpiRound(task(), context(1), {"PATH": str(tmp_path)}, str(tmp_path), str(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from petctl.agent.environment import RoundContext
 from petctl.agent.mpinode import MpiNode
 from petctl.agent.task import Task
 from petctl.agent.workers import Launch, Worker
-from petctl.rendezvous.messages import Place
+from petctl.errors import UsageError
+from petctl.rendezvous.messages import Failure, Place
 
 OFFERS = (mpi.offer("127.0.0.1", 1, "a"), mpi.offer("127.0.0.1", 2, "b"))
 TASK = Task(job="j", kind="shell", words=["true"], launcher="mpi")
@@ -29,12 +30,20 @@ class Seen:
         self.told: list[tuple[Any, ...]] = []
         self.sent: list[dict[str, Any]] = []
         self.failed: list[str] = []
+        self.ends: list[Failure | None] = []
+        self.running: list[Worker] = []
+        self.stopping = False
+        self.ended = asyncio.Event()
         self.thrice = asyncio.Event()
 
     def send(self, message: Mapping[str, Any]) -> None:
         self.sent.append(message["letter"])
         if len(self.sent) == 3:
             self.thrice.set()
+
+    def end(self, failure: Failure | None) -> None:
+        self.ends.append(failure)
+        self.ended.set()
 
     def add(self, launches: list[Launch]) -> None:
         self.added += launches
@@ -52,9 +61,9 @@ def with_node(rank: int, test: Callable[[MpiNode, Seen, Path], Any], directory: 
     async def run() -> None:
         seen = Seen()
         workers: Any = seen
-        node = MpiNode(str(directory), workers, seen.send, seen.failed.append)
+        node = MpiNode(str(directory), workers, seen.send, seen.failed.append, seen.end)
         context = RoundContext("b", "j/b/1", 1, 1, Place(rank, 2, rank, 3, "127.0.0.1", 1, OFFERS, 2), 0, procs=2)
-        node.begin(TASK, context, {"PATH": str(directory)}, str(directory / "logs"))
+        node.plan(TASK, context, {"PATH": str(directory)}, str(directory / "logs"))
         node.begun()
         try:
             result = test(node, seen, directory / "mpi")
@@ -66,6 +75,13 @@ def with_node(rank: int, test: Callable[[MpiNode, Seen, Path], Any], directory: 
 
     (directory / "mpirun").touch(0o755)
     asyncio.run(run())
+
+
+def ended(code: int, err: Path | str = "/dev/null") -> Worker:
+    """mpirun, or its daemon, in round 1."""
+    worker = Worker(Launch(-1, -1, ["mpirun"], {}, None, "", str(err), round=1, launcher=True))
+    worker.code = code
+    return worker
 
 
 def write(directory: Path, *lines: str) -> None:
@@ -135,7 +151,7 @@ def test_a_letter_that_comes_early_waits_for_its_round(tmp_path: Path) -> None:
         node.receive({"round": 2, "from": 0, "to": 1, "id": "2/ask-5", "line": "orted x"})
         assert not seen.added and len(seen.sent) == 1
         context = RoundContext("b", "j/b/1", 1, 2, Place(1, 2, 1, 3, "127.0.0.1", 1, OFFERS, 2), 0, procs=2)
-        node.begin(TASK, context, {}, str(tmp_path / "logs"))
+        node.plan(TASK, context, {"PATH": str(tmp_path)}, str(tmp_path / "logs"))
         assert not seen.added
         node.begun()
         assert len(seen.added) == 1
@@ -176,28 +192,77 @@ def test_hydras_way_to_a_node_ends_with_the_daemon_there(tmp_path: Path) -> None
 
     def second(node: MpiNode, seen: Seen, directory: Path) -> None:
         node.receive({"round": 1, "from": 0, "id": "1/ask-5", "line": "hydra_pmi_proxy", "waits": True})
-        node.launcher_ended(3)
+        node.launcher_ended(ended(3))
         assert seen.sent[-1] == {"round": 1, "to": 0, "id": "1/over-1", "over": 3}
 
     with_node(0, first, tmp_path)
     with_node(1, second, tmp_path)
 
 
-def test_mpiruns_own_failure_is_told_in_its_words(tmp_path: Path) -> None:
-    def test(node: MpiNode, seen: Seen, directory: Path) -> None:
-        err = tmp_path / "err"
-        err.write_text("-" * 40 + "\nThe daemon on petctl-1\ndid not start.\n\nMore.\n" + "-" * 40 + "\n")
-        worker = Worker(Launch(-1, -1, ["mpirun"], {}, None, "", str(err), round=1, launcher=True))
-        worker.code = 1
-        failure = node.explain(worker, "a")
+def test_mpiruns_own_failure_is_told_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpinode, "_OTHERS_FIRST", 0.01)
+
+    async def failure_of(node: MpiNode, seen: Seen, words: str) -> Failure:
+        (tmp_path / "err").write_text(words)
+        seen.ended.clear()
+        node.launcher_ended(ended(1, tmp_path / "err"))
+        await asyncio.wait_for(seen.ended.wait(), 10)
+        failure = seen.ends.pop()
         assert failure is not None
-        assert (failure.rank, failure.code) == (0, 1)
+        return failure
+
+    async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
+        words = "-" * 40 + "\nThe daemon on petctl-1\ndid not start.\n\nMore.\n" + "-" * 40 + "\n"
+        failure = await failure_of(node, seen, words)
+        assert (failure.node, failure.rank, failure.code) == ("a", 0, 1)
         assert failure.message == "mpirun: The daemon on node b did not start."
-        err.write_text(
-            "mpirun noticed that process rank 2 with PID 1 on node petctl-1 exited on signal 11 (Segfault).\n"
-        )
-        named = node.explain(worker, "a")
-        assert named is not None
+        words = "mpirun noticed that process rank 2 with PID 1 on node petctl-1 exited on signal 11 (Segfault).\n"
+        named = await failure_of(node, seen, words)
         assert (named.node, named.rank, named.local_rank, named.code, named.signal) == ("b", 2, 1, 139, "SIGSEGV")
 
     with_node(0, test, tmp_path)
+
+
+def test_a_node_is_done_when_its_ranks_and_its_launcher_have_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpinode, "_MPIRUN_FIRST", 0.01)
+
+    async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
+        node.launcher_ended(ended(0))
+        assert seen.ends == [None]
+        seen.ended.clear()
+        seen.running.append(ended(0))
+        node.launcher_ended(ended(0))
+        await asyncio.wait_for(seen.ended.wait(), 10)
+        assert seen.ends[1] is not None
+        assert seen.ends[1].message == "mpirun's daemon has ended, but not every rank of this node has"
+
+    with_node(1, test, tmp_path)
+
+
+def test_an_end_of_mpirun_means_nothing_once_its_round_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mpinode, "_OTHERS_FIRST", 0.0)
+
+    async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
+        node.launcher_ended(ended(1))
+        seen.stopping = True
+        await asyncio.sleep(0.01)
+        seen.stopping = False
+        node.launcher_ended(ended(1))
+        node.end()
+        await asyncio.sleep(0.01)
+        node.launcher_ended(ended(0))
+        assert not seen.ends
+
+    with_node(0, test, tmp_path)
+
+
+def test_a_program_that_is_missing_is_said_before_mpirun_starts(tmp_path: Path) -> None:
+    def test(node: MpiNode, seen: Seen, directory: Path) -> None:
+        task = Task(job="j", kind="program", words=["no-such-program"], launcher="mpi")
+        context = RoundContext("b", "j/b/1", 1, 2, Place(1, 2, 1, 3, "127.0.0.1", 1, OFFERS, 2), 0, procs=2)
+        with pytest.raises(UsageError, match="cannot start no-such-program: there is no such program on this node"):
+            node.plan(task, context, {"PATH": str(tmp_path)}, str(tmp_path / "logs"))
+
+    with_node(1, test, tmp_path)

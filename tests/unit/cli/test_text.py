@@ -103,6 +103,15 @@ def test_a_lost_job_without_an_error_still_says_what_to_do() -> None:
     assert "petctl logs mnist-3f9k" in "\n".join(root_cause(a_status(state="lost")))
 
 
+@pytest.mark.parametrize("state", ["running", "failed", "lost"])
+def test_a_cause_that_only_the_sentence_shows_is_told_with_its_advice(state: str) -> None:
+    status = a_status(state=state, sentence="only 0 of 1; pod n-0 of node 0 was killed: (OOMKilled)")
+    page = job_page(status, colour=False)
+    assert "cause       host-out-of-memory: " in page and "ask for more memory (--memory)" in page
+    assert ("cause  " in "\n".join(root_cause(status))) and page.count("OOMKilled") == 1
+    assert "cause  " not in job_page(a_status(state="succeeded", sentence=status.sentence), colour=False)
+
+
 @pytest.mark.parametrize(
     ("state", "code", "expected"),
     [("succeeded", 0, 0), ("failed", 7, 7), ("cancelled", 130, 130), ("lost", None, 1), ("succeeded", None, 0)],
@@ -166,6 +175,12 @@ def test_the_last_failure_is_on_the_page_of_a_job_that_goes_on() -> None:
     page = job_page(a_status(last_failure=hung), colour=False)
     assert "last failure  rank 5 on node 1, hangs: no step for 60 s\n    Thread 0x1:" in page
     assert "last failure" not in job_page(a_status(last_failure=hung, error=BOOM, state="failed"), colour=False)
+
+
+def test_a_worker_that_never_ran_has_not_exited() -> None:
+    never = ErrorStatus(node="1", rank=0, local_rank=0, code=127, message="there is no mpirun", lasting=True)
+    page = job_page(a_status(last_failure=never), colour=False)
+    assert "last failure  rank 0 on node 1, was not started, code 127\n    there is no mpirun" in page
 
 
 def test_a_known_cause_is_told_with_its_advice() -> None:

@@ -6,10 +6,12 @@ import ast
 import configparser
 import io
 import json
+import re
 import subprocess
 import sys
 import tempfile
 import textwrap
+import typing
 import zipfile
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from petctl.clusters.archive import (
     operator_bytes,
     without_annotations,
     without_comments,
+    without_types,
 )
 from petctl.clusters.kubernetes import manifests
 
@@ -238,6 +241,28 @@ def test_with_less_indentation_it_is_the_same_program_line_by_line() -> None:
     assert less_indented(text) == 'if a:\n b = """\n    c\n"""\n if d:\n  e = (1,\n     2)\n'
 
 
+IMPORTS = re.compile(r"^from (?:typing|collections\.abc) import (?:\([^)]+\)|.+)$", re.MULTILINE)
+
+
+def test_types_that_nothing_names_are_not_imported_and_all_others_are() -> None:
+    for name in SOURCES:
+        text = without_annotations(without_comments((archive.PACKAGE.parent / name).read_text()))
+        bare = without_types(text)
+        before, after = (
+            {word for found in IMPORTS.findall(one) for word in re.findall(r"\w+", found)} for one in (text, bare)
+        )
+        assert IMPORTS.sub("", bare).split() == IMPORTS.sub("", text).split(), name
+        assert bare.count("\n") == text.count("\n"), name
+        for node in ast.walk(ast.parse(bare)):
+            if isinstance(node, ast.Name):
+                assert node.id not in before - after, (name, node.lineno)
+            elif isinstance(node, ast.ImportFrom) and str(node.module).startswith("petctl"):
+                assert not {alias.name for alias in node.names} & set(typing.__all__), (name, node.lineno)
+    text = "from typing import (\n    A,\n    B,\n)\nfrom collections.abc import C, D\nfrom typing import E\nB(D)\n"
+    bare = "from typing import B\n\n\n\nfrom collections.abc import D\n\nB(D)\n"
+    assert without_types(text) == without_types(bare) == bare
+
+
 def test_the_causes_travel_without_words_for_people() -> None:
     archived = zipfile.ZipFile(io.BytesIO(agent_bytes())).read("petctl/causes.ini").decode()
     lines = [line for line in archived.splitlines() if not line.startswith((" ", "["))]
@@ -257,6 +282,16 @@ def test_the_agent_fits_where_kubectl_keeps_a_copy_of_it() -> None:
     """The annotations of an object may have 262,144 bytes together; past that, `kubectl apply` refuses it."""
     made = manifests.free(manifests.agent_config("a" * 100, agent_bytes()), "n" * 63)
     assert len(json.dumps(made)) < 0.98 * 262_144
+
+
+def test_the_agent_needs_nothing_that_is_not_in_it(tmp_path: Path) -> None:
+    agent = archive.build_agent(tmp_path / "agent.pyz")
+    files = [Path(name) for name in zipfile.ZipFile(agent).namelist() if name.endswith(".py")]
+    names = [
+        ".".join(file.with_suffix("").parts) for file in files if file.stem[0] != "_" and "startup" not in file.parts
+    ]
+    assert "petctl.agent.rounds" in names
+    run(f"import importlib\nfor name in {names}: importlib.import_module(name)", agent)
 
 
 @pytest.fixture(scope="module")

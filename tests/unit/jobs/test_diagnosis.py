@@ -114,6 +114,9 @@ def test_a_job_that_succeeded_has_no_root_cause() -> None:
     quiet = diagnosed([], state="succeeded", error=None)
     assert diagnosis_lines(quiet)[-1] == "no sign of a failure was found"
     assert diagnosis_lines(diagnosed([], state="running", error=None))[1:] == ["no sign of a failure was found"]
+    waits = diagnosed([], state="starting", error=None, sentence="waiting: the image none:1 cannot be had (not found)")
+    assert waits.root is not None and waits.root.cause == "image"
+    assert "no sign of a failure was found" not in diagnosis_lines(waits)
     again = diagnosed([], state="running", error=None, last_failure=ERROR)
     assert again.failed and again.root is not None and again.root.cause == "no-space"
 

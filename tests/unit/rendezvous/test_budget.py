@@ -91,6 +91,35 @@ def test_only_some_exit_codes_are_restarted_from(failure: Failure, retried: bool
     assert budget.spent == (1 if retried else 0)
 
 
+LASTING = Failure("1", 1, 0, 127, message="no mpirun", cause="mpirun-missing", lasting=True)
+
+
+@pytest.mark.parametrize(
+    ("codes", "causes", "retried"),
+    [
+        ((), (), False),
+        (((127, 127),), (), True),  # whoever names it wants it
+        ((), ("mpirun-missing",), True),
+        (((3, 3),), ("network",), False),
+    ],
+)
+def test_what_would_come_again_is_restarted_from_only_where_it_is_named(
+    codes: tuple[tuple[int, int], ...], causes: tuple[str, ...], retried: bool
+) -> None:
+    budget = Budget(100, SILENCE, codes, causes)
+    assert budget.charge(LASTING, MEMBERS, 10.0) is retried
+    assert budget.hopeless(LASTING) is not retried
+    assert not budget.hopeless(FAILURE)
+
+
+def test_a_verdict_says_that_a_restart_would_change_nothing() -> None:
+    budget = Budget(100, SILENCE)
+    budget.condemn(LASTING)
+    outcome = budget.outcome([1])
+    assert outcome is not None and (outcome.state, outcome.code, outcome.failure) == (m.ENDED_FAILED, 127, LASTING)
+    assert outcome.sentence == "node 1 cannot do its part: no mpirun (a restart would change nothing)"
+
+
 def test_a_verdict_says_that_its_code_is_not_retried() -> None:
     budget = Budget(2, SILENCE, ((3, 3),))
     budget.condemn(Failure("0", 0, 0, 9, message="no"))

@@ -205,6 +205,91 @@ def test_a_failure_is_charged_and_named() -> None:
     assert story.machine.budget.spent == 1
 
 
+def unfit(name: str) -> Failure:
+    return Failure(name, 0, 0, 127, message="there is no mpirun", cause="mpirun-missing", lasting=True)
+
+
+@pytest.mark.parametrize("expected", [False, True])
+def test_a_node_that_cannot_do_its_part_is_left_out_where_enough_others_are_there_or_come(expected: bool) -> None:
+    least = 2 if expected else 1
+    story = Story(config=Config(min_nodes=least, max_nodes=2, wanted=2, restarts=0))
+    story.running("0", "1")
+    if expected:
+        story.machine.step(Expect(("2",)), story.now)
+    story.at_work("0", m.RUNNING)
+    story.at_work("1", m.FAILED, failure=unfit("1"))
+    assert story.machine.phase == "running", "node 0 has not shown that it lives"
+    story.at_work("0", m.RUNNING, probe=1)
+    told = story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
+    assert told["0"].kind == m.PREPARE and told["0"].sentence == "node 1 cannot do its part: there is no mpirun"
+    assert {name: node.eligible for name, node in story.machine.nodes.items()} == {"0": True, "1": False}
+    assert story.machine.budget.spent == 0
+    row = story.machine.status()["nodes"][1]
+    assert (row["state"], row["note"]) == ("unfit", "node 1 cannot do its part: there is no mpirun")
+    assert [effect.kind for effect in story.effects if isinstance(effect, Event)] == ["failure", "round"]
+
+
+def test_a_node_that_comes_anew_is_not_left_out_any_more() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("1", m.FAILED, failure=unfit("1"))
+    story.at_work("0", m.RUNNING, probe=1)
+    story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
+    assert not story.machine.nodes["1"].eligible
+    story.say("0", state=m.PREPARED, epoch=1, round=2, port=4242)
+    story.say("1", state=m.PREPARED, epoch=1, round=2)
+    assert story.machine.sentence == (
+        "running on 1 node(s), 1 worker(s); node 1 cannot do its part: there is no mpirun"
+    )
+    story.machine.step(Disconnected("1", "i-1"), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.sentence == "running on 1 node(s), 1 worker(s)"
+    story.say("1")
+    assert story.machine.nodes["1"].eligible
+
+
+def test_whoever_waits_for_others_is_told_of_the_node_that_is_left_out() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("1", m.FAILED, failure=unfit("1"))
+    story.at_work("0", m.RUNNING, probe=1)
+    story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
+    story.machine.step(Disconnected("0", "i-0"), story.now)
+    story.say("1", state=m.PREPARED, epoch=1, round=2)
+    why = "node 1 cannot do its part: there is no mpirun"
+    assert story.machine.sentence == f"waiting: 0 of 2 nodes, at least 1 are needed; {why}"
+    story.now = CONFIG.join_timeout
+    story.say("1", state=m.PREPARED, epoch=1, round=2)
+    assert story.machine.sentence == (
+        f"only 0 of at least 1 nodes joined in 600 s; {why}; raise join_timeout or lower the size"
+    )
+
+
+@pytest.mark.parametrize("least", [1, 2])
+def test_where_too_few_can_do_their_part_the_job_ends_with_its_restarts_unused(least: int) -> None:
+    story = Story(config=Config(min_nodes=least, max_nodes=2, wanted=2, restarts=100))
+    story.running("0", "1")
+    own = {} if least == 2 else {"failure": unfit("0")}
+    state = m.FAILED if own else m.RUNNING
+    story.at_work("1", m.FAILED, failure=unfit("1"))
+    story.at_work("0", state, **own)
+    story.at_work("0", state, probe=1, **own)
+    story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
+    (record,) = [effect for effect in story.effects if isinstance(effect, Record)]
+    assert (record.outcome.state, record.outcome.code, record.outcome.failure) == (m.ENDED_FAILED, 127, unfit("1"))
+    assert record.outcome.sentence.startswith("node 1 cannot do its part: there is no mpirun")
+    assert story.machine.budget.spent == 0
+
+
+def test_a_program_that_fails_ends_the_job_though_another_node_could_not_start_it() -> None:
+    story = Story(config=Config(min_nodes=1, max_nodes=2, wanted=2, restarts=0))
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3))
+    story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3), probe=1)
+    assert story.machine.ending is not None and story.machine.ending.code == 3
+
+
 @pytest.mark.parametrize(("eager", "elastic"), [(True, True), (True, False), (False, True)])
 def test_who_stands_by_starts_early_where_workers_can_park(eager: bool, elastic: bool) -> None:
     story = Story(config=Config(1, 3, 2, eager=eager))
