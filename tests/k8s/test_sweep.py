@@ -48,3 +48,26 @@ def test_a_killed_sweep_goes_on_over_pods(user: User) -> None:
     assert told["best"]["point"] == 1
     removed = user.petctl("sweep", "rm", "-o", "json", "tune")
     assert len(json.loads(removed.stdout)["jobs"]) == 3
+
+
+def test_a_point_that_waits_in_somebodys_queue_was_not_cut_short(user: User) -> None:
+    """Its driver was killed before it could write down that the point was accepted."""
+    words = ["sweep", "-c", "k8s", "--name", "wait", "-p", "lr=0.1", "steps.py"]
+    events = user.home / "sweeps" / "wait" / "events.jsonl"
+    driver = subprocess.Popen([sys.executable, "-m", "petctl", *words], cwd=user.project, env=user.environment)
+    try:
+        until(lambda: events.exists() and '"accepted"' in events.read_text(), "the point is submitted", pause=0.005)
+    finally:
+        driver.kill()
+        driver.wait()
+    events.write_text(events.read_text().splitlines()[0] + "\n")
+    asleep = "--patch=" + json.dumps({"spec": {"suspend": True}})
+    user.cluster.kubectl("patch", "job", "wait-001-coordinator", "--type=merge", asleep, user.there)
+    until(lambda: user.status("wait-001")["state"] == "queued", "it is suspended")
+    done = user.petctl("sweep", "cancel", "-o", "json", "wait")
+    assert [(point["job"], point["state"]) for point in json.loads(done.stdout)["points"]] == [
+        ("wait-001", "cancelled")
+    ]
+    kinds = [json.loads(line)["kind"] for line in events.read_text().splitlines()]
+    assert kinds[:3] == ["submit", "cancel", "accepted"]
+    assert user.status("wait-001")["state"] == "cancelled"

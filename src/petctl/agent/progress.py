@@ -39,6 +39,13 @@ class _Moment(NamedTuple):
     samples: float
 
 
+class _Look(NamedTuple):
+    """A file that was written anew may be as large as before."""
+
+    size: int
+    written: int
+
+
 class _Rank:
     """One local worker."""
 
@@ -100,7 +107,7 @@ class ProgressBook:
         self._loop = asyncio.get_running_loop()
         self._ranks: List[_Rank] = []
         self._paths: Sequence[str] = ()
-        self._sizes: List[int] = []
+        self._seen: List[_Look] = []
         self._heard = 0
         self._inotify = -1
         self._timer: Optional[asyncio.TimerHandle] = None
@@ -110,7 +117,7 @@ class ProgressBook:
         self.end()
         self._ranks = [_Rank(self._loop.time()) for _ in range(procs)]
         self._paths, self._heard = paths, 0
-        self._sizes = [_create(path) for path in paths]
+        self._seen = [_create(path) for path in paths]
         self._inotify = native.inotify_open()
         blind = self._inotify < 0
         for path in paths:
@@ -142,10 +149,10 @@ class ProgressBook:
     def read(self) -> None:
         """Looks at every file now: a worker that has ended writes no more."""
         for local_rank, path in enumerate(self._paths):
-            size = _size(path)
-            if size == self._sizes[local_rank] or size <= 0:
+            look = _look_at(path)
+            if look == self._seen[local_rank] or look.size <= 0:
                 continue
-            self._sizes[local_rank] = size
+            self._seen[local_rank] = look
             values = parse_end(read_end(path, _LINE))
             if values:
                 self._note(local_rank, values, time.time())
@@ -218,18 +225,19 @@ def _number(text: str) -> object:
     return None
 
 
-def _create(path: str) -> int:
-    """Makes the file that a worker may append to; its size."""
+def _create(path: str) -> _Look:
+    """Makes the file that a worker may append to, and looks at it."""
     try:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644))
     except OSError:
         pass  # a full disk costs the progress, not the worker
-    return _size(path)
+    return _look_at(path)
 
 
-def _size(path: str) -> int:
+def _look_at(path: str) -> _Look:
     try:
-        return os.stat(path).st_size
+        found = os.stat(path)
     except OSError:
-        return -1
+        return _Look(-1, 0)
+    return _Look(found.st_size, found.st_mtime_ns)

@@ -12,6 +12,7 @@ import click
 
 from petctl.cli.job_options import CONTEXT, job_options
 from petctl.cli.options import Verbs, examples, print_json
+from petctl.cli.sweep_points import jobs_of, points_of, takes_names
 from petctl.cli.sweep_verbs import VERBS
 
 EXAMPLES = (
@@ -80,16 +81,16 @@ def run(
 
     Ctrl-C leaves the sweep: no more points are submitted, and those that run go on. 'petctl sweep resume' goes on.
     """
-    from petctl.cli.sweep_points import jobs_of, points_of
+    from petctl.cli.sweep_show import first_words
     from petctl.sweeps.begin import begin
-    from petctl.sweeps.decide import rules_of
+    from petctl.sweeps.decide import check_conditions
     from petctl.sweeps.record import Limits
 
     names = ("jobs", "retries", "metric", "regex", "goal", "take", "warm_up", "until")
     said = {name: options.pop(name) for name in names}
     stop_when, early_stop = list(options.pop("stop_when")), options.pop("early_stop") or ""
     limits = Limits(stop_when=stop_when, early_stop=early_stop, **said)
-    rules_of(limits)
+    check_conditions(limits)
     points = points_of(parameters, random, seed, file)
     jobs = jobs_of(options, points)
     begun = begin(points, jobs, limits, options["name"] or "", options["cluster"] or "")
@@ -98,8 +99,11 @@ def run(
     if not quiet:
         for note in begun.notes:
             click.echo(f"petctl: {note}", err=True)
-        what = "goes on where it was" if begun.again else f"has {len(points)} points"
-        click.echo(f"petctl: sweep {name} {what}", err=True)
+        if not begun.again:
+            for line in first_words(name, points):
+                click.echo(f"petctl: {line}", err=True)
+        elif not begun.folder.driven():
+            click.echo(f"petctl: sweep {name} goes on where it was", err=True)
     if begun.again and not begun.folder.driven():
         begun.folder.note("resume")
     return start(name, detach, quiet, as_json)
@@ -125,5 +129,6 @@ def start(name: str, detach: bool, quiet: bool, as_json: bool) -> int:
     return 0
 
 
+takes_names(run)
 for verb in VERBS:
     command.add_command(verb)

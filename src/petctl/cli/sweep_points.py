@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from petctl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
@@ -20,6 +22,22 @@ if TYPE_CHECKING:
 
 _SHELL = ("shell", "prepare")  # there, ${OTHER} is the shell's own
 _AS_THEY_ARE = ("name", "cluster", "output")  # of the sweep as a whole
+_WHOLE = ("restarts", "priority", "processes", "gpus")  # options of a job that are whole numbers
+
+
+class _WholeOrNamed(click.types.IntParamType):
+    """A whole number, or a text in which it is yet to be filled."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if isinstance(value, str) and "${" in value else super().convert(value, param, ctx)
+
+
+def takes_names(command: click.Command) -> click.Command:
+    """Lets ${NAME} stand in options of a job that are whole numbers too."""
+    for option in command.params:
+        if option.name in _WHOLE:
+            option.type = _WholeOrNamed()
+    return command
 
 
 def points_of(parameters: Sequence[str], random: int | None, seed: int | None, file: str | None) -> list[Point]:
@@ -47,6 +65,7 @@ def points_of(parameters: Sequence[str], random: int | None, seed: int | None, f
 def jobs_of(options: Mapping[str, Any], points: Sequence[Point]) -> list[Job]:
     """A job for each point; one that cannot be is told with its values."""
     from petctl.cli.job_options import prepare_job
+    from petctl.sweeps.space import in_words
 
     texts = {name: value for name, value in options.items() if name not in _AS_THEY_ARE and _is_text(value)}
     _refuse_unknown(texts, points[0])
@@ -56,11 +75,18 @@ def jobs_of(options: Mapping[str, Any], points: Sequence[Point]) -> list[Job]:
         quiet = options["quiet"] or number > 0  # one remark is enough
         filled = {**options, **_filled(texts, point), "quiet": quiet}
         try:
+            filled |= {name: _whole(name, filled[name]) for name in _WHOLE}
             jobs.append(prepare_job(filled, partial(files.read, point)).job)
         except SpecError as error:
-            values = " ".join(f"{name}={value}" for name, value in point.items())
-            raise SpecError(f"{error}\n(in the point {values})" if len(points) > 1 else str(error)) from None
+            raise SpecError(f"{error}\n(in the point {in_words(point)})" if len(points) > 1 else str(error)) from None
     return jobs
+
+
+def _whole(name: str, value: str | int | None) -> int | None:
+    try:
+        return None if value is None else int(value)
+    except ValueError:
+        raise SpecError(f"--{name}: {value!r} is not a whole number") from None
 
 
 def _is_text(value: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import signal
 import sys
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from petctl.sweeps.drive import Driver
     from petctl.sweeps.record import Folder
     from petctl.sweeps.results import Row, Summary
+    from petctl.sweeps.space import Point
 
 REDRAW = 0.5
 MOST_FAILURES = 5  # that are told one by one
@@ -67,8 +69,33 @@ def tell(driver: Driver, quiet: bool = False, as_json: bool = False, failures: b
             why = "".join(f": {one}" for one in (row.cause, row.sentence) if one)
             click.echo(f"petctl: {row.job} {row.state}{why}", err=True)
         click.echo(f"petctl: sweep {summary.name}: {summary.sentence}", err=True)
-        for line in advice(summary):
+        for line in [*untold(driver, summary), *advice(summary)]:
             click.echo(f"petctl: {line}", err=True)
+
+
+def first_words(name: str, points: Sequence[Point]) -> list[str]:
+    """What is said of a sweep that was just made."""
+    from petctl.sweeps.space import in_words, repeated
+
+    said = [f"sweep {name} has {len(points)} point{'s' if len(points) > 1 else ''}"]
+    if again := repeated(points):
+        what = "one point repeats another" if len(again) == 1 else f"{len(again)} points repeat others"
+        said.append(f"{what}, and will run too: {in_words(again[0])}{', ...' if len(again) > 1 else ''}")
+    return said
+
+
+def untold(driver: Driver, summary: Summary) -> list[str]:
+    """Where points have ended and none has told the metric: a word about that, as it may be misspelt."""
+    metric = driver.rules.metric
+    ended = next((row for row in summary.rows if row.state in ("succeeded", "stopped")), None)
+    if not metric or ended is None or any(row.value is not None for row in summary.rows):
+        return []
+    others = sorted({name for attempt in driver.history.attempts.values() for name in attempt.metrics} - {"step"})
+    if driver.limits.regex:
+        why = "--metric-regex found no number in what rank 0 printed"
+    else:
+        why = f"they reported {', '.join(others)}" if others else "they reported no metric"
+    return [f"no point has told its {metric}: {why}; see what one printed with: petctl logs {ended.job}"]
 
 
 def advice(summary: Summary) -> list[str]:
@@ -90,9 +117,11 @@ def header(driver: Driver) -> list[str]:
 
 def cells(row: Row) -> list[str]:
     """One point's."""
+    from petctl.sweeps.space import in_line
+
     return [
         str(row.point),
-        *row.values.values(),
+        *map(in_line, row.values.values()),
         row.state,
         "-" if row.value is None else f"{row.value:.6g}",
         "-" if row.step is None else str(row.step),
@@ -102,13 +131,33 @@ def cells(row: Row) -> list[str]:
     ]
 
 
+def print_picture(driver: Driver) -> None:
+    """Parallel coordinates, as wide as the terminal; colours where there is one."""
+    from petctl.sweeps.parallel import BEST, coordinates
+    from petctl.sweeps.plot import drawable
+    from petctl.sweeps.textplot import ASCII, FULL, draw_text
+
+    picture = coordinates(drawable(driver), driver.rules.metric, driver.rules.goal)
+    wide = shutil.get_terminal_size().columns
+    try:
+        "●⠿│".encode(sys.stdout.encoding)
+        glyphs = FULL
+    except UnicodeEncodeError:
+        glyphs = ASCII
+
+    def style(text: str, rank: int) -> str:
+        return text if "NO_COLOR" in os.environ else click.style(text, fg="red" if rank == BEST else "yellow")
+
+    click.echo(draw_text(picture, wide, glyphs, style), nl=False)
+
+
 def first_rows(rows: Sequence[Row], goal: str, most: int) -> list[Row]:
     """Those that matter most where there is no room for all: what runs, then the best, then the rest."""
 
     def rank(row: Row) -> tuple[Any, ...]:
         if row.state in _UNDER_WAY:
             return 0, _UNDER_WAY.index(row.state), row.point
-        if row.value is not None and not math.isnan(row.value):
+        if row.value is not None and math.isfinite(row.value):
             return 1, -row.value if goal == "max" else row.value, row.point
         return (3 if row.state == "waiting" else 2), 0, row.point
 

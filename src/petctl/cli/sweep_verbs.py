@@ -114,7 +114,7 @@ def retry(name: str, numbers: tuple[int, ...], detach: bool, quiet: bool, output
         raise UsageError(f"no point of {folder.name} failed; name one with --point N to run it again nevertheless")
     folder.note("retry", points=[number for number in chosen if not driver.history.points[number].open])
     if folder.driven():
-        click.echo(f"petctl: whoever drives {folder.name} submits {len(chosen)} points again", err=True)
+        click.echo(f"petctl: whoever drives {folder.name} submits {len(chosen)} point(s) again", err=True)
         return 0
     return start(folder.name, detach, quiet, output == "json")
 
@@ -174,18 +174,29 @@ def ls(output: str) -> None:
         print_table(["SWEEP", "STATE", "DONE", "FAILED", "BEST", "AGE"], rows)
 
 
-@click.command("plot", epilog=examples("petctl sweep plot tune", "petctl sweep plot -f tune.svg tune"))
+@click.command("plot", epilog=examples("petctl sweep plot tune", "petctl sweep plot --text tune"))
 @_NAME
 @click.option("-f", "--file", metavar="FILE", help="Where the picture goes; default: SWEEP.svg.")
+@click.option("-t", "--text", is_flag=True, help="Print it here instead: a line for each point through its values.")
 @output_option()
-def plot(name: str, file: str | None, output: str) -> None:
-    """Draw the metric over each parameter, and over the steps of each point, as an SVG picture."""
+def plot(name: str, file: str | None, text: bool, output: str) -> None:
+    """Draw points as lines through their values, and the metric over each parameter and over steps, as an SVG picture.
+
+    The best point is red, the rest of the best tenth orange.
+    """
     from petctl.sweeps.plot import draw
 
+    if text and (file or output == "json"):
+        raise UsageError("--text prints the picture; leave -f and -o json out")
     driver = _seen(_found(name))
+    if text:
+        from petctl.cli.sweep_show import print_picture
+
+        print_picture(driver)
+        return
     path = Path(file or f"{driver.sweep.name}.svg")
     try:
-        path.write_text(draw(driver))
+        path.write_text(draw(driver), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     if output == "json":

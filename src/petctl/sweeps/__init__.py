@@ -10,7 +10,10 @@
     looking.py   one look at the jobs that are under way -> events
     drive.py     the loop: look, decide, act; killed at any moment, the next one goes on
     results.py   rows for tables and files
-    plot.py      the same as a picture (SVG)
+    axes.py      values -> places on an axis, with labels. Pure
+    parallel.py  points as lines through all axes, and which stand out. Pure
+    plot.py      all that as a picture (SVG)
+    textplot.py  the lines for a terminal
 
 A sweep needs no daemon: whoever drives it holds its lock, and jobs go on without a driver. What a job is, and where it
 runs, is `petctl.jobs`' and `petctl.clusters`' to know; this package knows no command line.

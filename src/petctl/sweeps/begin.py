@@ -22,7 +22,7 @@ from petctl.errors import UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.names import name_of, new_id
 from petctl.spec import IN_PLACE, Job, job_to_dict
-from petctl.sweeps.decide import rules_of
+from petctl.sweeps.decide import check_conditions
 from petctl.sweeps.record import (
     CODE,
     LONGEST_NAME,
@@ -56,7 +56,7 @@ def begin(
 ) -> Begun:
     """Makes a sweep of these points, each with its job."""
     check_names(list(points[0]))
-    rules_of(limits)
+    check_conditions(limits)
     jobs = [_exported(job, point) for job, point in zip(jobs, points, strict=True)]
     cluster = cluster or jobs[0].cluster
     if len({job.cluster for job in jobs}) > 1:

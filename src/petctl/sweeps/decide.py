@@ -82,6 +82,18 @@ def rules_of(limits: Limits) -> Rules:
     )
 
 
+def check_conditions(limits: Limits) -> None:
+    """Refuses conditions on numbers that nobody will ever tell: of printed ones there is the metric, and the step."""
+    rules = rules_of(limits)
+    known = [rules.metric, *(["step"] if limits.regex and tells_step(parse_pattern(limits.regex)) else [])]
+    for condition in (*rules.stop_when, *([rules.until] if rules.until else [])):
+        if limits.regex and condition.name not in known:
+            raise UsageError(
+                f"{condition}: --metric-regex finds {' and '.join(known)}, and no {condition.name}; name the metric "
+                f"with --metric {condition.name}, or the step with a group (?P<step>...)"
+            )
+
+
 def metric_of(limits: Limits) -> str:
     """What the metric is called; empty where none is asked for."""
     return limits.metric or (PRINTED if limits.regex else "")

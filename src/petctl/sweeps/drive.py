@@ -24,6 +24,7 @@ from petctl.sweeps.decide import CANCELLED, Decision, Submission, decide, rules_
 from petctl.sweeps.history import CUT_SHORT, GOOD, REFUSED, History
 from petctl.sweeps.looking import Eyes
 from petctl.sweeps.record import Folder
+from petctl.sweeps.space import in_words
 
 QUICK, SLOWEST = 0.2, 2.0  # seconds between two looks: after news, and when there is none for long
 UNATTENDED = 86400.0  # ... that a driver waits for a cluster which is away, where nobody would start the next one
@@ -171,7 +172,7 @@ class Driver:
                 status = self._eyes.handle(attempt.id).status()
             except NotFound:
                 continue  # it will be submitted again
-            if self._eyes.is_cut_short(status, unknown=True):
+            if status.cut_short:
                 self._note("ended", id=attempt.id, state=CUT_SHORT, sentence=status.sentence)
                 self._clear_away(attempt.id)
             elif self.own(attempt.id) is not None:
@@ -195,7 +196,7 @@ class Driver:
 
     def _tell_end(self, event: dict[str, Any]) -> None:
         attempt = self.history.attempts[event["id"]]
-        values = " ".join(f"{name}={value}" for name, value in self.sweep.points[attempt.point - 1].values.items())
+        values = in_words(self.sweep.points[attempt.point - 1].values)
         metric = self.rules.metric
         found = f": {metric} {attempt.metrics[metric]:.6g}" if metric in attempt.metrics else ""
         why = (

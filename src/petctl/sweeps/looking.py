@@ -51,12 +51,6 @@ class Eyes:
         """A job, for this thread."""
         return JobHandle(job_id, self._connected())
 
-    def is_cut_short(self, status: Status, unknown: bool = False) -> bool:
-        """Whether its submitter was killed in the middle, so that it never runs. `unknown`: nobody knows whether
-        it was accepted; then one that still sleeps, where jobs are made piece by piece, was never woken."""
-        in_one_step = isinstance(self._connected(), LocalCluster)
-        return status.cut_short or (unknown and status.state == "queued" and not in_one_step)
-
     def _connected(self) -> Cluster:
         if not hasattr(self._own, "cluster"):
             self._own.cluster = find_cluster(self._cluster, petctl_home())
@@ -73,7 +67,7 @@ class Eyes:
                 yield {"kind": "ended", "id": attempt.id, "state": REMOVED, "sentence": "somebody removed it"}, True
             elif status.final:
                 yield self._ended(attempt, status), True
-            elif self.is_cut_short(status):
+            elif status.cut_short:
                 yield {"kind": "ended", "id": attempt.id, "state": CUT_SHORT, "sentence": status.sentence}, True
             else:
                 yield from self._seen(attempt, status)

@@ -1,8 +1,8 @@
 """Numbers of a job: what it reports with its steps, or a regular expression finds in what rank 0 prints; and conditions
 on them, such as loss>10.
 
-A regular expression has one group, or a group called `value`; one called `step` is the step that it belongs to. Nothing
-here asks a cluster: statuses and lines come in.
+A regular expression has a group for the value, which is called `value` or is the only one beside `step`, the step that
+it belongs to. Nothing here asks a cluster: statuses and lines come in.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def parse_pattern(text: str) -> re.Pattern[str]:
         pattern = re.compile(text)
     except re.error as error:
         raise UsageError(f"--metric-regex {text!r}: {error}") from None
-    if "value" not in pattern.groupindex and pattern.groups != 1:
+    if _value_group(pattern) is None:
         raise UsageError(f"--metric-regex {text!r}: put the number into a group: 'loss: ([0-9.]+)', or (?P<value>...)")
     return pattern
 
@@ -153,7 +153,7 @@ def reported(status: Status) -> Reading | None:
 def printed(lines: Iterable[str], pattern: re.Pattern[str], name: str) -> Iterator[Reading]:
     """What is in the lines, oldest first; where they tell no step they are counted."""
     found = 0
-    group = "value" if "value" in pattern.groupindex else 1
+    group = _value_group(pattern) or 0
     for line in lines:
         match = pattern.search(line)
         if match is None:
@@ -166,6 +166,11 @@ def printed(lines: Iterable[str], pattern: re.Pattern[str], name: str) -> Iterat
         if math.isfinite(steps.get("step", 0.0)):
             found += 1
             yield Reading(steps.get("step", float(found)), {name: value, **steps})
+
+
+def _value_group(pattern: re.Pattern[str]) -> int | None:
+    groups = set(range(1, pattern.groups + 1)) - {pattern.groupindex.get("step", 0)}
+    return pattern.groupindex.get("value", groups.pop() if len(groups) == 1 else None)
 
 
 def tells_step(pattern: re.Pattern[str]) -> bool:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from petctl.errors import UsageError
-from petctl.sweeps.space import MOST_POINTS, Point
+from petctl.sweeps.space import MOST_POINTS, Point, check_names
 
 LARGEST_FILE = 16 << 20
 KINDS = (".csv", ".json", ".jsonl", ".yaml", ".yml")
@@ -38,6 +40,10 @@ def read_points(path: str) -> list[Point]:
         raise UsageError(f"{path}: there is no point in it")
     if len(rows) > MOST_POINTS:
         raise UsageError(f"{path}: has {len(rows)} points, and a sweep has {MOST_POINTS} at most")
+    try:
+        check_names([str(name) for name in rows[0][1]])
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
     names = set(rows[0][1])
     for place, row in rows:
         if set(row) != names:
@@ -82,7 +88,7 @@ def _list(path: str, kind: str, text: str) -> list[Any]:
         import yaml
 
         try:
-            rows = yaml.load(text, yaml.BaseLoader)
+            rows = yaml.load(text, _loader())
         except yaml.YAMLError as error:
             raise ValueError(" ".join(str(error).split())) from None
     if not isinstance(rows, list):
@@ -90,8 +96,31 @@ def _list(path: str, kind: str, text: str) -> list[Any]:
     return rows
 
 
+def _loader() -> type[Any]:
+    """A reader of YAML that leaves every value a text."""
+    import yaml
+
+    class Loader(yaml.BaseLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            _once([str(name.value) for name, _ in node.value])
+            return dict(super().construct_mapping(node, deep))
+
+    return Loader
+
+
 def _json(text: str) -> Any:
-    return json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+    return json.loads(text, parse_float=str, parse_int=str, parse_constant=str, object_pairs_hook=_mapping)
+
+
+def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _once([name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _once(names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{twice[0]} is given twice")
 
 
 def _text(value: object, place: str, name: str) -> str:

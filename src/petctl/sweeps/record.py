@@ -229,7 +229,7 @@ def find(name: str) -> Folder:
 def every() -> list[Folder]:
     """All sweeps, by name."""
     try:
-        paths = sorted(path for path in sweeps_directory().iterdir() if not path.name.startswith("."))
+        paths = sorted(path for path in sweeps_directory().iterdir() if path.name[0] != "." and path.is_dir())
     except FileNotFoundError:
         return []
     return [Folder(path) for path in paths]

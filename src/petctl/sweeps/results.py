@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from petctl.sweeps.history import GOOD, Attempt
 from petctl.sweeps.measure import best, better
+from petctl.sweeps.space import in_words
 
 if TYPE_CHECKING:
     from petctl.sweeps.drive import Driver
 
+UNCOUNTED = ("failed", "lost", "refused")  # whatever they have told before
 ENDED = ("succeeded", "failed", "cancelled", "lost", "stopped", "refused", "removed", "skipped")
 
 
@@ -56,8 +58,7 @@ def summary_of(driver: Driver) -> Summary:
     said = ", ".join(f"{count} {word}" for word, count in sorted(counts.items()))
     sentence = f"{done} of {len(rows)} points are done ({said})"
     if top is not None and top.value is not None:
-        values = " ".join(f"{name}={value}" for name, value in top.values.items())
-        sentence += f"; best {driver.rules.metric} {top.value:.6g} ({values})"
+        sentence += f"; best {driver.rules.metric} {top.value:.6g} ({in_words(top.values)})"
     if driver.history.reached:
         sentence += f"; {driver.history.reached}"
     return Summary(driver.sweep.name, driver.sweep.cluster, state, sentence, counts, top, rows)
@@ -97,10 +98,10 @@ def value_of(attempt: Attempt, driver: Driver) -> float | None:
 
 
 def best_of(rows: list[Row], goal: str) -> Row | None:
-    """The point with the best value; of those that failed none counts."""
+    """The point with the best value; of those that failed none counts, nor does one that is beyond all numbers."""
     top: Row | None = None
     for row in rows:
-        good = row.value is not None and not math.isnan(row.value) and row.state not in ("failed", "lost", "refused")
+        good = row.value is not None and math.isfinite(row.value) and row.state not in UNCOUNTED
         if good and (top is None or better(goal)(row.value, top.value)):  # type: ignore[arg-type]  # both are known
             top = row
     return top
@@ -148,7 +149,7 @@ def _state(driver: Driver, rows: list[Row]) -> str:
         return "driven"
     if driver.history.open or any(row.state == "waiting" for row in rows):
         return "left"
-    if driver.history.cancelled:
+    if driver.history.cancelled and any(row.state == "cancelled" for row in rows):
         return "cancelled"
     return "failed" if exit_code(rows) else "succeeded"
 

@@ -68,6 +68,8 @@ def grid(parameters: Sequence[Parameter], rows: Sequence[Point] = ({},)) -> list
 
 def draw(parameters: Sequence[Parameter], count: int, seed: int) -> list[Point]:
     """So many different points, by chance; the same for the same seed."""
+    if count < 1:
+        raise UsageError(f"--random {count}: one point is the least that can be drawn")
     _check_count(count)
     if all(parameter.draw is None for parameter in parameters):
         most = math.prod(len(parameter.values) for parameter in parameters)
@@ -83,6 +85,28 @@ def draw(parameters: Sequence[Parameter], count: int, seed: int) -> list[Point]:
         if len(points) == count:
             return list(points.values())
     raise UsageError(f"--random {count}: only {len(points)} different points were found; ask for fewer")
+
+
+def repeated(points: Sequence[Point]) -> list[Point]:
+    """Those that are the same as an earlier one."""
+    seen: set[tuple[str, ...]] = set()
+    again = []
+    for point in points:
+        values = tuple(point[name] for name in points[0])
+        if values in seen:
+            again.append(point)
+        seen.add(values)
+    return again
+
+
+def in_words(point: Point) -> str:
+    """Names and values in one line, whatever characters these have."""
+    return " ".join(f"{name}={in_line(value)}" for name, value in point.items())
+
+
+def in_line(text: str) -> str:
+    """The same text, with characters that would move a terminal's cursor written out."""
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -147,7 +171,8 @@ def _expanded(piece: _Piece, whole: str) -> list[str]:
     values: list[str] = []
     while low <= high:
         values.append(_shown(low))
-        _check_count(len(values))
+        if len(values) > MOST_POINTS:
+            raise UsageError(f"-p {whole}: that is more than {MOST_POINTS} values, the most that a sweep has points")
         low = low * by if times else low + by
     return values
 

@@ -112,6 +112,7 @@ def test_failures_metrics_and_results(petctl: Petctl) -> None:
     petctl("sweep", "plot", "-f", "tune.svg", "tune")
     picture = ElementTree.fromstring((petctl.directory / "tune.svg").read_text())
     assert len(picture.findall(".//{*}circle")) == 2 * 5
+    assert "the best: point 2: kind=best loss=0.1: 0.1" in petctl("sweep", "plot", "--text", "tune").stdout
     assert petctl.json("sweep", "rm", "tune")["jobs"][-1] == "tune-005"
     assert petctl("list", "-q").stdout == ""
     assert petctl("sweep", "status", "tune", code=2).stderr.startswith("petctl: there is no sweep")
@@ -158,6 +159,8 @@ def test_what_cannot_be(petctl: Petctl) -> None:
     assert "PARAM_LR is in the job's environment already" in taken.stderr
     assert "there is no script train.py" in petctl("sweep", "-p", "lr=1", "train.py", code=2).stderr
     assert not (petctl.home / "sweeps").exists()
-    done = petctl("sweep", "-p", "n=1,100", "-n", "${n}", "true", code=1)
+    wrong = petctl("sweep", "-p", "n=1,x", "--restarts", "${n}", "true", code=2)
+    assert "--restarts: 'x' is not a whole number\n(in the point n=x)" in wrong.stderr
+    done = petctl("sweep", "-p", "n=1,100", "-n", "${n}", "--restarts", "${n}", "true", code=1)
     assert "was refused: the job needs at least 100 nodes" in done.stderr
     assert "2 of 2 points are done (1 refused, 1 succeeded)" in done.stderr

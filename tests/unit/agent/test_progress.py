@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,22 @@ def test_the_last_line_is_read_when_the_worker_has_ended(tmp_path: Path) -> None
         append(path, "step=7\n")
         desk.book.read()
         assert desk.told[-1].steps == (7,)
+
+    in_loop(story)
+
+
+def test_a_line_that_takes_the_place_of_one_of_its_length_counts(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0.progress"
+
+    async def story(desk: Desk) -> None:
+        desk.book.begin(1, [str(path)])
+        for step in (1, 2):
+            path.write_text(f"step={step}\n")
+            os.utime(path, (step, step))  # clocks of file systems are coarse
+            desk.book.read()
+            assert desk.told[-1].steps == (step,)
+        desk.book.read()
+        assert len(desk.told) == 2
 
     in_loop(story)
 

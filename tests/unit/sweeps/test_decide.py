@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from petctl.errors import UsageError
-from petctl.sweeps.decide import AHEAD, CANCELLED, Decision, Submission, decide, rules_of
+from petctl.sweeps.decide import AHEAD, CANCELLED, Decision, Submission, check_conditions, decide, rules_of
 from petctl.sweeps.history import History
 from petctl.sweeps.record import Limits
 
@@ -203,3 +203,16 @@ def test_a_warm_up_in_seconds() -> None:
 def test_limits_that_cannot_be_meant(limits: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         rules_of(Limits(**limits))
+
+
+def test_conditions_on_numbers_that_nobody_tells_are_refused() -> None:
+    step = r"(?P<step>\d+) (\S+)"
+    check_conditions(Limits(metric="loss", until="acc>1", stop_when=["norm>9"]))  # whatever it may report
+    check_conditions(Limits(regex=step, metric="acc", until="acc>1", stop_when=["step>9"]))
+    with pytest.raises(UsageError, match="acc>1: --metric-regex finds metric, and no acc; name the metric with"):
+        check_conditions(Limits(regex=r"(\S+)", until="acc>1"))
+    with pytest.raises(UsageError, match="finds metric and step, and no loss"):
+        check_conditions(Limits(regex=step, stop_when=["loss>1"]))
+    with pytest.raises(UsageError, match="no step"):
+        check_conditions(Limits(regex=r"(\S+)", stop_when=["step>9"]))
+    assert rules_of(Limits(regex=r"(\S+)", until="acc>1")).until  # a sweep that was begun so can still be seen

@@ -280,6 +280,35 @@ def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
     assert states(driver) == ["succeeded"] * 3
 
 
+class Elsewhere:
+    """The same cluster behind a network, where jobs are made piece by piece."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+
+def test_a_job_that_waits_in_somebodys_queue_was_not_cut_short(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its submitter was killed before it could write down that the cluster has it."""
+    cluster.fate = ""
+    folder = made(1)
+    cluster.faults["tune-001"] = Killed()
+    with pytest.raises(Killed):
+        Driver(folder).run()
+    cluster.rows["tune-001"] |= {"state": "queued", "sentence": "queued: its Job is suspended"}
+    monkeypatch.setattr("petctl.sweeps.looking.find_cluster", lambda name, home: Elsewhere(cluster))
+    driver, leave = Driver(folder), threading.Event()
+    assert not driver.run(leave.set, leave)
+    assert (states(driver), cluster.ran, list(cluster.rows)) == (["queued"], ["tune-001"], ["tune-001"])
+    cluster.rows["tune-001"] |= {"state": "succeeded", "finished": 2.0}
+    assert Driver(folder).run()
+    assert cluster.ran == ["tune-001"]
+
+
 def test_a_driver_without_a_terminal_waits_longer_for_its_cluster(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,3 +433,31 @@ def test_a_sweep_that_has_what_it_wanted_is_not_tried_again(cluster: Cluster) ->
     folder.note("reached", why="point 1 has reached acc>1")
     with pytest.raises(UsageError, match=r"has what it wanted: point 1 .*--until"):
         told("retry", "tune")
+
+
+def test_a_sweep_that_somebody_drives_does_not_go_on_here(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("run", "--name", "two", "-p", "n=1,2", "--no-upload", "true")
+    told(*words)
+    with find("two").driving(), pytest.raises(PetctlError, match="another petctl"):
+        told(*words)
+    assert "goes on where it was" not in capsys.readouterr().err
+    told(*words)
+    assert "goes on where it was" in capsys.readouterr().err
+    assert cluster.ran == ["two-001", "two-002"]
+
+
+def test_a_picture_is_utf_8_wherever_it_is_drawn(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("petctl.sweeps.plot.draw", lambda driver: "\N{HORIZONTAL ELLIPSIS}")
+    written: dict[str, Any] = {}
+    monkeypatch.setattr(Path, "write_text", lambda path, text, **more: written.update(more))
+    made(1)
+    told("plot", "tune")
+    assert written == {"encoding": "utf-8"}
+
+
+def test_a_picture_for_a_terminal_goes_into_no_file(cluster: Cluster, tmp_path: Path) -> None:
+    made(1)
+    for words in (["-f", "tune.svg"], ["-o", "json"]):
+        with pytest.raises(UsageError, match="leave -f and -o json out"):
+            told("plot", "--text", *words, "tune")
+    assert not list(tmp_path.glob("*.svg"))

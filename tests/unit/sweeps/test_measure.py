@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import pytest
+
+from petctl.errors import UsageError
 from petctl.jobs.status import ProgressStatus, SizeStatus, Status
 from petctl.sweeps.measure import Reading, Thinned, best, parse_condition, parse_pattern, printed, reported
 
@@ -31,6 +34,16 @@ def test_lines_with_steps() -> None:
     pattern = parse_pattern(r"step (?P<step>\w+).* acc (?P<value>[\d.]+)")
     found = list(printed(["step 10 of 20, acc 0.5", "step x, acc 1", "step nan, acc 1"], pattern, "acc"))
     assert [(reading.at, dict(reading.metrics)) for reading in found] == [(10, {"acc": 0.5, "step": 10})]
+
+
+def test_which_group_is_the_value() -> None:
+    pattern = parse_pattern(r"step (?P<step>\d+) acc (\S+)")
+    assert [dict(reading.metrics) for reading in printed(["step 3 acc 0.5"], pattern, "acc")] == [
+        {"acc": 0.5, "step": 3}
+    ]
+    for text in ("loss", "(a)(b)", r"(?P<step>\d+)", r"(?P<step>\d+) (a)(b)"):
+        with pytest.raises(UsageError, match="put the number into a group"):
+            parse_pattern(text)
 
 
 def test_of_many_readings_enough_are_kept_and_the_extremes_are_known() -> None:

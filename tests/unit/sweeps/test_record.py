@@ -118,6 +118,14 @@ def test_finding() -> None:
     assert [folder.name for folder in every()] == ["tune-b"]
 
 
+def test_a_file_is_no_sweep() -> None:
+    folder = made()
+    folder.path.with_name("notes.txt").touch()
+    assert [one.name for one in every()] == ["tune"]
+    with pytest.raises(NotFound):
+        find("notes")
+
+
 def test_damage_is_told() -> None:
     folder = made()
     (folder.path / "sweep.json").write_text("{")

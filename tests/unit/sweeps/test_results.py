@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from petctl.cli.sweep_show import advice, cells, first_rows, header
+from petctl.cli.sweep_show import advice, cells, first_rows, first_words, header, untold
 from petctl.errors import UsageError
 from petctl.sweeps.drive import Driver
 from petctl.sweeps.plot import draw
@@ -68,6 +68,54 @@ def test_rows() -> None:
     assert table[1]["exit_code"] == "3"
 
 
+@pytest.mark.parametrize("goal, beyond", [("min", -math.inf), ("max", math.inf)])
+def test_what_is_beyond_all_numbers_is_not_the_best(goal: str, beyond: float) -> None:
+    one = driver({"lr": "0.1"}, {"lr": "0.2"}, goal=goal)
+    told(one, 1, "succeeded", beyond)
+    told(one, 2, "succeeded", 1.0)
+    top = summary_of(one).best
+    assert top is not None and top.point == 2
+
+
+def test_a_metric_that_no_point_has_told() -> None:
+    one = driver({"lr": "0.1"}, {"lr": "0.2"})
+    assert untold(one, summary_of(one)) == []
+    told(one, 1, "succeeded")
+    (line,) = untold(one, summary_of(one))
+    assert line.startswith("no point has told its loss: they reported no metric; see ")
+    assert line.endswith("petctl logs tune-001")
+    one.folder.note("ended", id="tune-001", state="succeeded", metrics={"val_loss": 1.0, "step": 3.0})
+    one.read()
+    assert "they reported val_loss;" in untold(one, summary_of(one))[0]
+    told(one, 2, "succeeded", 3.0)
+    assert untold(one, summary_of(one)) == []
+
+
+def test_values_keep_their_line_in_tables_and_sentences() -> None:
+    one = driver({"lr": "1\n2\x1b[2J"})
+    told(one, 1, "succeeded", 3.0)
+    summary = summary_of(one)
+    assert summary.sentence.endswith(r"best loss 3 (lr=1\n2\x1b[2J)") and cells(summary.rows[0])[1] == r"1\n2\x1b[2J"
+    assert next(csv.DictReader(io.StringIO(to_csv(summary, "loss"))))["lr"] == "1\n2\x1b[2J"
+
+
+def test_a_sweep_that_had_ended_before_it_was_cancelled() -> None:
+    one = driver({"lr": "0.1"})
+    told(one, 1, "succeeded", 3.0)
+    one.folder.note("cancel")
+    one.read()
+    assert summary_of(one).state == "succeeded"
+
+
+def test_points_that_repeat_others_are_told() -> None:
+    assert first_words("tune", [{"a": "1"}]) == ["sweep tune has 1 point"]
+    assert first_words("tune", [{"a": "1"}] * 3) == [
+        "sweep tune has 3 points",
+        "2 points repeat others, and will run too: a=1, ...",
+    ]
+    assert first_words("tune", [{"a": "1"}] * 2)[1] == "one point repeats another, and will run too: a=1"
+
+
 def test_the_best_value_of_a_point() -> None:
     one = driver({"lr": "0.1"}, take="best")
     told(one, 1, "succeeded", 3.0, 1.0, 2.0)
@@ -97,8 +145,25 @@ def test_a_picture_has_a_dot_for_each_point_and_parameter_and_a_line_for_each_po
     assert len(picture.findall(".//{*}polyline")) == 2
     texts = [text.text for text in picture.findall(".//{*}text")]
     assert {"loss over lr", "loss over opt", "loss over steps", "<adam>", "0.1"} <= set(texts)
+    through = [path for path in picture.findall(".//{*}path") if path.find("{*}title") is not None]
+    assert len(through) == 2  # parallel coordinates
+    assert {"lr", "opt", "loss"} <= set(texts)
+
+
+def test_of_one_parameter_there_are_no_parallel_coordinates() -> None:
+    one = driver({"lr": "0.001"}, {"lr": "0.1"})
+    told(one, 1, "succeeded", 3.0)
+    told(one, 2, "succeeded", 2.0)
+    assert not ElementTree.fromstring(draw(one)).findall(".//{*}path/{*}title")
 
 
 def test_nothing_to_draw_is_told() -> None:
     with pytest.raises(UsageError, match="has told its loss"):
         draw(driver({"lr": "1"}))
+
+
+def test_a_metric_that_never_was_a_number_is_told() -> None:
+    one = driver({"lr": "1"})
+    told(one, 1, "succeeded", math.nan)
+    with pytest.raises(UsageError, match="a loss that is a number"):
+        draw(one)

@@ -8,7 +8,7 @@ import pytest
 
 from petctl.errors import UsageError
 from petctl.sweeps.pointfile import read_points
-from petctl.sweeps.space import check_names, draw, grid, parse_parameter
+from petctl.sweeps.space import check_names, draw, grid, in_words, parse_parameter, repeated
 
 
 @pytest.mark.parametrize(
@@ -71,6 +71,28 @@ def test_a_grid_has_every_combination_the_last_parameter_changing_fastest() -> N
         grid([parse_parameter("a=1:1000"), parse_parameter("b=1:1000")])
 
 
+def test_a_range_that_is_too_long_is_told_as_such() -> None:
+    with pytest.raises(UsageError, match="more than 10000 values"):
+        parse_parameter("n=1:1000000")
+    with pytest.raises(UsageError, match="--random 0: one point"):
+        draw([parse_parameter("a=1,2")], 0, seed=0)
+
+
+def test_points_that_repeat_others() -> None:
+    assert repeated(grid([parse_parameter("a=1,2,1"), parse_parameter("b=x,x")])) == [
+        {"a": "1", "b": "x"},
+        {"a": "2", "b": "x"},
+        {"a": "1", "b": "x"},
+        {"a": "1", "b": "x"},
+    ]
+    assert repeated([{"a": "1", "b": "2"}, {"b": "1", "a": "2"}]) == []
+    assert repeated([{"a": "1", "b": "2"}, {"b": "2", "a": "1"}]) == [{"a": "1", "b": "2"}]
+
+
+def test_a_point_in_a_line() -> None:
+    assert in_words({"a": "x y", "b": "1\n\x1b[2J", "c": "é"}) == r"a=x y b=1\n\x1b[2J c=é"
+
+
 def test_random_points_differ_and_depend_on_the_seed_alone() -> None:
     parameters = [parse_parameter("lr=log(1e-5,1e-1)"), parse_parameter("opt=sgd,adam")]
     points = draw(parameters, 50, seed=1)
@@ -120,7 +142,11 @@ def test_points_of_a_file_keep_their_text(tmp_path: Path, name: str, text: str) 
         ("p.csv", "lr,lr\n1,2\n", "two columns"),
         pytest.param("p.csv", "lr\n" + 200_000 * "1", "line 2 cannot be understood", id="a long field"),
         pytest.param("p.json", 100_000 * "[", "cannot be understood", id="deep"),
+        ("p.csv", "a;b\n1;2\n", r"p\.csv: 'a;b' cannot be a parameter"),
         ("p.json", '[{"a": 1}, {"b": 1}]', "point 2 differs"),
+        ("p.json", '[{"a": 1, "a": 2}]', "a is given twice"),
+        ("p.jsonl", '{"a": 1, "a": 2}', "a is given twice"),
+        ("p.yaml", "- {a: 1, a: 2}", "a is given twice"),
         ("p.json", '{"a": 1}', "a list of points"),
         ("p.json", "[1]", "must be a mapping"),
         ("p.json", '[{"a": [1]}]', "a must be a text"),

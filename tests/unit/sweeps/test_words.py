@@ -10,7 +10,7 @@ import pytest
 
 from petctl.cli.job_options import CONTEXT, job_options
 from petctl.cli.sweep import command
-from petctl.cli.sweep_points import jobs_of, points_of
+from petctl.cli.sweep_points import jobs_of, points_of, takes_names
 from petctl.errors import NotFound, SpecError, UsageError
 from petctl.spec import Job
 
@@ -19,6 +19,10 @@ from petctl.spec import Job
 @job_options()
 def _options(**options: Any) -> dict[str, Any]:
     return options
+
+
+WHOLE = {option.name for option in _options.params if option.type is click.INT}
+takes_names(_options)
 
 
 def jobs(*words: str, **point: str) -> list[Job]:
@@ -47,6 +51,30 @@ def test_words_and_options_of_the_command_line() -> None:
     made = job("-n", "${n}", "-e", "A=${lr}-${lr}", "--label", "rate=${lr}", "train.py", "--lr=${lr}", lr="0.1", n="2")
     assert made.command.words == ["train.py", "--lr=0.1"]
     assert (made.env, made.labels, str(made.nodes)) == ({"A": "0.1-0.1"}, {"rate": "0.1"}, "2")
+
+
+def test_options_that_are_whole_numbers() -> None:
+    words = ("--restarts", "${n}", "--gpus", "1${n}", "--priority", "-${n}", "--launcher", "mpi", "--processes", "${n}")
+    made = job(*words, "train.py", n="2")
+    assert (made.restarts, made.gpus, made.priority, made.processes) == (2, 12, -2, 2)
+    assert job("--restarts", "3", "train.py", n="2").restarts == 3
+    assert not {option.name for option in _options.params if option.type is click.INT} and len(WHOLE) == 4
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [("1.5", r"--restarts: '1.5' is not a whole number"), ("-1", "restarts: expected a whole number of 0")],
+)
+def test_a_point_whose_value_is_no_whole_number_is_told(value: str, why: str) -> None:
+    options = _options.main(["--restarts", "${n}", "train.py"], standalone_mode=False)
+    with pytest.raises(SpecError, match=rf"(?s){why}.*in the point n={value}"):
+        jobs_of(options, [{"n": "1"}, {"n": value}])
+
+
+def test_options_of_the_sweep_itself_are_not_filled() -> None:
+    for words in (["--restarts", "x"], ["-j", "${n}"], ["--seed", "${n}"]):
+        with pytest.raises(click.BadParameter, match="is not a valid integer"):
+            command.main(["run", *words, "-p", "n=1", "train.py"], standalone_mode=False)
 
 
 def test_a_value_stays_one_word_and_is_not_looked_into() -> None:

@@ -15,6 +15,7 @@ from petctl.clusters.kubernetes import elasticjobs
 from petctl.clusters.kubernetes.logs import by_age
 from petctl.clusters.kubernetes.moments import seconds
 from petctl.clusters.kubernetes.names import ID
+from petctl.clusters.kubernetes.podends import end_of
 from petctl.errors import InternalError, ProtocolError
 from petctl.rendezvous.messages import decode_outcome
 from petctl.supervision.records import close_status, first_status
@@ -109,6 +110,8 @@ def waiting_status(
         if not record["command"]:
             sentence = "its submission was cut short; remove what is left with petctl rm --force"
             status |= {"sentence": sentence, "cut_short": True}
+        elif _never_woken(owner):
+            status["cut_short"] = True
         return status
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
@@ -123,10 +126,11 @@ def waiting_status(
 
 def _why_none_runs(pods: Sequence[Object], refused: str) -> str:
     """What keeps a job's coordinator, the newest pod; what ended the one before will end this one too."""
+    ended = [f"{end.pod} {end.words}" for end in map(end_of, pods) if end]
     if not pods or not (reason := why_not_running(pods[-1])):
-        return "" if pods else refused
+        return ended[-1] if ended else "" if pods else refused
     blocked = [why for pod in pods if (why := why_blocked(pod, str(pod["metadata"]["name"])))]
-    return blocked[-1] if blocked else refused or reason
+    return blocked[-1] if blocked else "; ".join([*ended[-1:], refused or reason])
 
 
 def bare_record(job_id: str, cluster: str, owner: Object) -> dict[str, Any]:
@@ -177,6 +181,12 @@ def why_blocked(pod: Object, called: str) -> str:
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return f"no machine of the cluster can take {called}: {condition.get('message') or condition.get('reason')}"
     return ""
+
+
+def _never_woken(owner: Object) -> bool:
+    """Whether it sleeps as its submitter made it: waking it would have been a change of its spec."""
+    about = owner["metadata"]
+    return about.get("generation") == 1 and ID in (about.get("annotations") or {})
 
 
 def _never_began(pod: Object) -> bool:

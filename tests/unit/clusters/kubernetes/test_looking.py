@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from petctl.clusters.kubernetes import looking
+from petctl.clusters.kubernetes.names import ID
 from petctl.jobs.status import status_from
 
 RECORD: dict[str, Any] = {
@@ -151,6 +152,17 @@ def test_a_submission_that_was_cut_short_says_so() -> None:
     status = status_from(looking.waiting_status(found, job(suspend=True), []))
     assert (status.state, status.name, status.submitted) == ("queued", "train", 1767323045.0)
     assert status.cut_short and "petctl rm --force" in status.sentence
+
+
+@pytest.mark.parametrize("generation, short", [(1, True), (2, False)], ids=["never woken", "suspended by somebody"])
+def test_a_job_that_sleeps_with_all_that_it_needs(generation: int, short: bool) -> None:
+    owner = job(suspend=True, generation=generation, annotations={ID: "train-2222"})
+    assert waiting(owner) == ("queued", "queued: its Job is suspended")
+    assert status_from(looking.waiting_status(RECORD, owner, [])).cut_short is short
+
+
+def test_a_job_that_was_made_asleep_with_kubectl_is_queued() -> None:
+    assert not status_from(looking.waiting_status(RECORD, job(suspend=True, generation=1), [])).cut_short
 
 
 def test_a_job_without_a_pod_yet_is_starting() -> None:
