@@ -245,10 +245,20 @@ def test_kubectl_explains_lists_and_shows_it(jobs: Jobs) -> None:
     done = jobs.attempt("patch", "ej", "shown", "--subresource=status", "--type=merge", f"--patch={patch}")
     assert done.returncode == 0, done.stderr
     header, line = (text.split() for text in jobs.attempt("get", "ej").stdout.splitlines())
-    assert header == ["NAME", "MIN", "MAX", "WANTED", "READY", "STATE", "AGE"]
+    assert header == ["NAME", "MIN", "MAX", "WANTED", "READY", "STATE", "CAUSE", "AGE"]
     assert line[:6] == ["shown", "1", "3", "2", "1", "Running"]
     assert "all is well" in jobs.attempt("get", "ej", "--output=wide").stdout
     assert "elasticjob.petctl.dev/shown" in jobs.attempt("get", "all", "--output=name").stdout
+
+
+END = {
+    "node": "0",
+    "pod": "done-node-0",
+    "uid": "u-1",
+    "message": "was preempted: for another",
+    "cause": "preempted",
+    "own": True,
+}
 
 
 def test_a_status_is_whole_and_says_what_kubectl_can_wait_for(jobs: Jobs) -> None:
@@ -275,6 +285,10 @@ def test_a_status_is_whole_and_says_what_kubectl_can_wait_for(jobs: Jobs) -> Non
         "room": {"size": 2, "since": now},
         "coordinators": 1,
         "nodes": 3,
+        "cause": "preempted",
+        "ends": [{**END, "time": now}],
+        "kills": 1,
+        "killedAt": now,
         "startTime": now,
         "completionTime": now,
         "exitCode": 0,

@@ -8,6 +8,7 @@
     seen.py         what is known of a job at one moment (lives.py: of a pod)
     reconcile.py    decides what to do about one job; pure
     conditions.py   ... what holds of it, and since when
+    remembering.py  ... what is kept of pods that are gone
     ending.py       ... how it ends, and what is removed then
     acting.py       does it: every write to the API server is made there
     cache.py        what the server has of a kind

@@ -56,6 +56,7 @@ def crd() -> dict[str, Any]:
             _column("Wanted", "integer", ".status.wanted"),
             _column("Ready", "integer", ".status.readyReplicas"),
             _column("State", "string", ".status.phase"),
+            _column("Cause", "string", ".status.cause"),
             _column("Age", "date", ".metadata.creationTimestamp"),
             {**_column("Message", "string", ".status.message"), "priority": 1},
         ],
@@ -233,12 +234,32 @@ def _status() -> Schema:
         "coordinators": integer("So many pods of coordinators were made until now."),
         "nodes": integer("So many pods of nodes were made until now."),
         "broken": integer("So often pods ended at their start in a row; the next ones wait longer for that."),
+        "cause": text(
+            "Why pods were lost last, or why the job failed, if petctl knows a name for it (docs/diagnosis.md)."
+        ),
+        "ends": _ends(),
+        "kills": integer("So often pods were ended because they used more than they may; counted like failures."),
+        "killedAt": moment("When that was last."),
         "startTime": moment("When the operator took the job up."),
         "completionTime": moment("When the job ended."),
         "exitCode": integer("The job's exit code, once it has ended."),
         "outcome": text("How the job ended, in the words of its coordinator (JSON)."),
     }
     return mapping("How the job is. Written by the operator.", fields)
+
+
+def _ends() -> Schema:
+    end = {
+        "node": text("Which node it was."),
+        "pod": text("Its pod."),
+        "uid": text("The pod's uid: another may have its name now."),
+        "message": text("What became of it."),
+        "cause": text("What petctl calls that."),
+        "time": moment("When."),
+        "own": boolean("Whether it used more than it may, so that the next one will end like it."),
+    }
+    one = mapping("One of them.", end, ["pod", "message"])
+    return {"description": "How the last pods ended that were lost.", "type": "array", "items": one}
 
 
 def _conditions() -> Schema:

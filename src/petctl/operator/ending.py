@@ -6,15 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from petctl import causes
 from petctl.clusters.kubernetes import looking
 from petctl.clusters.kubernetes.moments import seconds, written
-from petctl.clusters.kubernetes.names import COORDINATOR
+from petctl.clusters.kubernetes.names import COORDINATOR, NODE
+from petctl.clusters.kubernetes.podends import KILLED
 from petctl.errors import InternalError, UsageError
 from petctl.operator import conditions as c
 from petctl.operator import pods as make
 from petctl.operator.elasticjob import Object
 from petctl.operator.lives import ended_at, is_live, terminates
 from petctl.operator.record import record_of
+from petctl.operator.remembering import counted
 from petctl.operator.seen import Seen, counts_of, generation_of, of_role
 from petctl.operator.steps import Announce, Decision, Delete, DeleteJob, DeleteService, Step
 
@@ -35,6 +38,9 @@ def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
     started = seconds(job.status.get("startTime"))
     if deadline and started and not job.suspended and now >= started + deadline:
         return _message("failed", 124, f"over its activeDeadlineSeconds ({deadline})", now)
+    kills, _, last = counted(job.status, of_role(seen, NODE))
+    if last is not None and kills > job.restarts and not job.suspended:
+        return _message("failed", KILLED, f"{last.sentence}, after {job.restarts} restarts", now)
     if not job.status.get("coordinators"):
         try:
             make.coordinator_pod(job, record_of(job, job.most), 0, alone=True)
@@ -69,7 +75,18 @@ def closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
         "completionTime": written(float(message.get("finished") or now)),
         "observedGeneration": generation_of(job),
     }
+    status.pop("cause", None)
+    if cause := _cause(job.status, outcome):
+        status["cause"] = cause
     return Decision(status, (Announce(reason, sentence, not well),), now)
+
+
+def _cause(status: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
+    """That of the failure, or else what became of pods before."""
+    if outcome["state"] in ("succeeded", "cancelled"):
+        return ""
+    failure = outcome.get("failure") or {}
+    return str(failure.get("cause") or causes.find(str(outcome["sentence"])) or status.get("cause") or "")
 
 
 def _why(outcome: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from petctl.clusters.kubernetes.manifests import LEFT
 from petctl.clusters.kubernetes.moments import seconds
 from petctl.clusters.kubernetes.names import CONTAINER
+from petctl.clusters.kubernetes.podends import end_of
 from petctl.operator.elasticjob import Object
 
 _FROM_OUTSIDE = {LEFT, 130, 137, 143}
@@ -56,7 +57,9 @@ def stuck_since(pod: Object) -> float:
 
 def may_retry(pod: Object) -> bool:
     """Did it end because it left, or because others wanted it? Then another may come at once."""
-    status = pod.get("status", {})
+    status, end = pod.get("status", {}), end_of(pod)
+    if end is not None and end.own:
+        return False
     disrupted = any(
         entry["type"] == "DisruptionTarget" and entry["status"] == "True" for entry in status.get("conditions") or ()
     )

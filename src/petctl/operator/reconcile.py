@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from petctl import causes
 from petctl.clusters.kubernetes import looking
 from petctl.clusters.kubernetes.moments import seconds, written
 from petctl.clusters.kubernetes.names import COORDINATOR, NODE, selector
@@ -22,6 +23,7 @@ from petctl.operator.elasticjob import Object
 from petctl.operator.ending import cleaned, closed, ended
 from petctl.operator.lives import began_at, ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
 from petctl.operator.pods import number_of
+from petctl.operator.remembering import cause_of, counted, last_cause, remembered
 from petctl.operator.seen import Seen, counts_of, generation_of, index_of, names_of, of_role
 from petctl.operator.steps import (
     Announce,
@@ -103,6 +105,7 @@ class _Look:
             self.later.append(seconds(self.status["startTime"]) + deadline)
         if not self.status.get("coordinators"):
             self.status["wanted"] = self._wanted  # its record says so
+        self._remember()
         self._coordinate()
         self._follow_room()
         self._fill()
@@ -115,7 +118,25 @@ class _Look:
         if phase != before:
             self.steps.append(Announce(f"ElasticJob{phase}", message))
         self.status |= {"phase": phase, "message": message, "conditions": self.conditions.all()}
+        self.status.pop("cause", None)
+        if cause := causes.find(message) or last_cause(self.status):
+            self.status["cause"] = cause
         return Decision(self.status, tuple(self.steps), min(self.later, default=None))
+
+    # pods that ended
+
+    def _remember(self) -> None:
+        """How they did, before they are removed."""
+        over = [pod for pod in (*self.coordinators, *self.nodes) if not is_live(pod)]
+        ends, new = remembered(self.status, over)
+        if ends:
+            self.status["ends"] = ends
+        for end in new:
+            reason = "".join(word.capitalize() for word in cause_of(end).split("-")) or "PodEnded"
+            self.steps.append(Announce(reason, end.sentence, warning=True))
+        kills, until, fresh = counted(self.status, self.nodes)
+        if fresh:
+            self.status |= {"kills": kills, "killedAt": until}
 
     # coordinator
 
@@ -243,6 +264,9 @@ class _Look:
     def _phase(self) -> tuple[str, str]:
         running = [pod for pod in self.live if runs(pod)]
         why = [reason for pod in (self.coordinator, *self.live) if pod and (reason := looking.why_not_running(pod))]
+        ends = self.status.get("ends") or ()
+        if not why and ends and len(running) < self._target:
+            why = [f"pod {ends[-1]['pod']} {ends[-1]['message']}"]
         sentence = "; ".join([f"{len(running)} of {self._target} nodes run", *why[:1]])
         if self.coordinator is not None and runs(self.coordinator) and len(running) >= self.job.least:
             self.conditions.set(c.RUNNING, True, "ElasticJobRunning", "enough nodes run")

@@ -73,7 +73,7 @@ def test_nothing_is_empty() -> None:
 def test_columns_are_fields_that_there_are() -> None:
     paths = {path for path, _ in walk(SCHEMA)}
     columns = {column["name"]: column["jsonPath"] for column in VERSION["additionalPrinterColumns"]}
-    assert list(columns) == ["Min", "Max", "Wanted", "Ready", "State", "Age", "Message"]
+    assert list(columns) == ["Min", "Max", "Wanted", "Ready", "State", "Cause", "Age", "Message"]
     assert set(columns.values()) - paths == {".metadata.creationTimestamp"}
     assert set(VERSION["subresources"]["scale"].values()) <= paths
 

@@ -17,6 +17,7 @@ from petctl.clusters.kubernetes.names import NUMBER
 from petctl.operator.ending import LINGER
 from petctl.operator.pods import number_of
 from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN
+from petctl.operator.remembering import KEPT
 from tests.unit.operator.world import Killed, World
 
 ONE = {"name": "A", "value": "1"}
@@ -115,6 +116,114 @@ def test_a_node_that_broke_at_its_start_waits(code: int, reason: str, waits: boo
         world.now = world.look_at
         world.settle()
     assert world.status["readyReplicas"] == 1 or not waits
+
+
+def kill(world: World) -> None:
+    """All nodes that run are killed for memory, in the same second."""
+    for pod in world.nodes():
+        if pod["status"]["phase"] == "Running":
+            world.end(pod["metadata"]["name"], 137, how="OOMKilled")
+
+
+def next_life(world: World) -> None:
+    """Until the operator has replaced them; how long it waited is told."""
+    world.look()
+    world.now = max(world.now + 1, world.look_at or 0.0)
+    world.settle()
+    world.now += 1
+
+
+def test_pods_that_are_killed_for_memory_are_counted_as_failures_and_end_the_job() -> None:
+    world = settled(replicas=2, backoffLimit=2)
+    world.now += 1
+    for kills in (1, 2):
+        kill(world)
+        next_life(world)
+        assert (world.status["kills"], world.status["readyReplicas"]) == (kills, 2)  # two nodes, one failure
+        assert (world.status["phase"], world.status["cause"]) == ("Running", "host-out-of-memory")
+    kill(world)
+    world.settle()
+    assert world.holds("Failed") and world.status["exitCode"] == 137
+    outcome = json.loads(world.status["outcome"])["outcome"]
+    assert outcome["sentence"] == (
+        "pod hello-node-0 of node 0 was killed: it used more memory than there was for it (OOMKilled), after 2 restarts"
+    )
+    assert world.status["cause"] == "host-out-of-memory"
+    assert [entry["pod"] for entry in world.status["ends"]] == [f"hello-node-{index}" for index in range(4)]
+
+
+def test_what_keeps_being_killed_for_memory_waits_longer_each_time() -> None:
+    world = settled(replicas=1, backoffLimit=9)
+    waits = []
+    for _ in range(3):
+        world.now += 1
+        kill(world)
+        world.look()
+        assert world.look_at is not None and world.status["message"].startswith("fewer nodes run than it needs")
+        assert "was killed: it used more memory than there was for it (OOMKilled)" in world.status["message"]
+        waits.append(world.look_at - world.now)
+        world.now = world.look_at
+        world.settle()
+    assert waits == [2.0, 4.0, 8.0]
+
+
+def test_a_job_that_never_restarts_ends_when_a_pod_is_killed_for_memory() -> None:
+    world = settled(replicas=1, restartPolicy="Never")
+    world.now += 1
+    kill(world)
+    world.settle()
+    assert world.holds("Failed")
+
+
+def test_a_pod_that_others_made_end_is_remembered_and_not_counted() -> None:
+    world = settled(replicas=2, backoffLimit=0)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    world.pods["hello-node-1"]["status"]["conditions"] = [{**condition, "lastTransitionTime": written(world.now)}]
+    world.delete("hello-node-1")
+    world.look()
+    world.look()
+    world.vanish()
+    world.settle()
+    (end,) = world.status["ends"]
+    assert (end["node"], end["pod"], end["cause"]) == ("1", "hello-node-1", "preempted")
+    assert world.status["phase"] == "Running" and "kills" not in world.status
+    world.finish()
+    world.settle()
+    assert "cause" not in world.status
+
+
+def test_of_many_ends_the_last_are_remembered_and_a_second_look_changes_nothing() -> None:
+    world = settled(replicas=20)
+    world.now += 1
+    kill(world)
+    world.look()
+    assert len(world.status["ends"]) == KEPT
+    writes = world.writes
+    world.look()
+    assert world.writes == writes
+    next_life(world)
+    assert (world.status["kills"], len(world.status["ends"])) == (1, KEPT)
+
+
+def test_an_image_that_cannot_be_had_is_the_cause_until_it_can() -> None:
+    world = World(replicas=1)
+    world.look()
+    waits = {"name": "petctl", "image": "none:1", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    world.pods["hello-coordinator-0"]["status"] = {"phase": "Pending", "containerStatuses": [waits]}
+    world.look()
+    assert world.status["cause"] == "image"
+    world.pods["hello-coordinator-0"]["status"] = {"phase": "Pending"}
+    world.settle()
+    assert world.status["phase"] == "Running" and "cause" not in world.status
+
+
+def test_the_cause_of_a_workers_failure_is_the_jobs() -> None:
+    world = settled(replicas=1)
+    failure = {"node": "0", "rank": 0, "local_rank": 0, "code": 1, "cause": "missing-module"}
+    outcome = {"state": "failed", "code": 1, "sentence": "rank 0 failed", "failure": failure}
+    world.end("hello-coordinator-0", 0, json.dumps({"outcome": outcome, "finished": world.now}))
+    world.settle()
+    assert world.status["cause"] == "missing-module"
 
 
 def test_a_node_that_broke_after_a_long_life_is_replaced_at_once() -> None:

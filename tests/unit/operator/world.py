@@ -175,10 +175,11 @@ class World:
         """Pods that are being deleted are gone."""
         self.pods = {n: p for n, p in self.pods.items() if n in but or not p["metadata"].get("deletionTimestamp")}
 
-    def end(self, name: str, code: int, message: str = "", reason: str = "") -> None:
-        """A pod's container ends."""
+    def end(self, name: str, code: int, message: str = "", reason: str = "", how: str = "") -> None:
+        """A pod's container ends; `reason`: the pod's, `how`: the container's."""
         pod = self.pods[name]
         ended = {"exitCode": code, "finishedAt": written(self.now), "message": message}
+        ended |= {"reason": how} if how else {}
         pod["status"] = {
             **pod["status"],
             "phase": "Failed" if code else "Succeeded",

@@ -81,9 +81,10 @@ class Api:
         """One object."""
         return self._requests.answer("GET", path, query)
 
-    def list(self, path: str, selector: str = "") -> Items:
+    def list(self, path: str, selector: str = "", fields: str = "") -> Items:
         """All objects there, however many pages it takes; `version` is where a watch goes on."""
         query = {"limit": str(PAGE), **({"labelSelector": selector} if selector else {})}
+        query |= {"fieldSelector": fields} if fields else {}
         items, going_on, attempts = Items(), "", 0
         while True:
             try:

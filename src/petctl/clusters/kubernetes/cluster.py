@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from petctl.clusters.base import LogFilter, LogLine, Output
-from petctl.clusters.kubernetes import logs, looking, pending
+from petctl.clusters.kubernetes import logs, looking, lostnodes, pending, podends
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Api, Items, path
 from petctl.clusters.kubernetes.asking import Asking, running
@@ -185,7 +185,7 @@ class KubernetesCluster:
         if message is not None:
             printed = logs.last_status(self._api, self._namespace, pods)
             status = looking.final_status(self._record_or_bare(job_id, owner), message, printed)
-            return {**status, "cluster": self.name}, pods
+            return self._with_ends(job_id, owner, {**status, "cluster": self.name}), pods
         try:
             status = self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0))
         except Unreachable:
@@ -194,7 +194,26 @@ class KubernetesCluster:
             nodes = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
             troubles = partial(pending.troubles, self._api, self._namespace)
             status = pending.explained(status, nodes, partial(owner.refusal, NODE), troubles)
-        return status, pods
+        return self._with_ends(job_id, owner, status), pods
+
+    def _with_ends(self, job_id: str, owner: Owner, status: dict[str, Any]) -> dict[str, Any]:
+        """The status with what was the end of pods, where that matters."""
+        if not podends.may_have_lost(status):
+            return status
+        ends = self._ends(job_id, owner)
+        if not ends and status["finished"] is not None:
+            ends = lostnodes.vanished(self._api, self._namespace, job_id)
+        return podends.explained(status, ends)
+
+    def _ends(self, job_id: str, owner: Owner) -> list[podends.End]:
+        pods = self._api.list(path("pods", self._namespace), selector(job_id, NODE), "status.phase=Failed")
+        return podends.ends_of(pods, owner.object)
+
+    def _ends_so_far(self, job_id: str) -> list[podends.End]:
+        """None where they cannot be had: what a coordinator tells is told without them."""
+        with suppress(KubernetesError):
+            return self._ends(job_id, self._owners.find(job_id))
+        return []
 
     def _unheard(self, job_id: str, owner: Owner, pods: Items) -> dict[str, Any]:
         """The status of a job whose coordinator cannot be asked: it has said its last word, or is yet to come."""
@@ -238,10 +257,13 @@ class KubernetesCluster:
         return status
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
-        """What the coordinator's pods have printed."""
+        """What the coordinator's pods have printed; of lost nodes also how their pods ended."""
         if not follow:
-            return logs.event_lines(logs.lines_so_far(self._api, self._namespace, selector(job_id, COORDINATOR)))
-        return logs.event_lines(self._following(job_id, COORDINATOR, {}))
+            printed = logs.lines_so_far(self._api, self._namespace, selector(job_id, COORDINATOR))
+            ends = [*self._ends_so_far(job_id), *lostnodes.vanished(self._api, self._namespace, job_id)]
+            return lostnodes.explained(logs.event_lines(printed), ends)
+        told = logs.event_lines(self._following(job_id, COORDINATOR, {}))
+        return lostnodes.explained_as_they_come(told, partial(self._ends_so_far, job_id))
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What the nodes' pods have printed for the workers; of a job that has ended, what its store has."""

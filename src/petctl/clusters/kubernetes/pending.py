@@ -13,6 +13,7 @@ from petctl.clusters.kubernetes.api import Api, Items, path
 from petctl.clusters.kubernetes.failures import Forbidden
 from petctl.clusters.kubernetes.logs import by_age, node_of
 from petctl.clusters.kubernetes.looking import why_blocked
+from petctl.clusters.kubernetes.podends import end_of
 from petctl.rendezvous.decide import natural
 
 NOBODY_MAKES_IT = "its submission was cut short, so nobody makes it; cancel the job and submit it again"
@@ -36,7 +37,7 @@ def explained(
     come, wanted = {node["name"] for node in status["nodes"]}, status["size"]["wanted"]
     newest = {node_of(pod): pod for pod in by_age(pods)}
     awaited = {node: pod for node, pod in newest.items() if node not in come}
-    kept = {node: why for node, pod in awaited.items() if (why := why_blocked(pod, "it"))}
+    kept = {node: why for node, pod in awaited.items() if (why := why_blocked(pod, "it") or _why_ended(pod))}
     silent = {node: pod["metadata"]["name"] for node, pod in awaited.items() if node not in kept and _waits(pod)}
     known = troubles() if silent else {}
     kept |= {node: f"it cannot start: {known[name]}" for node, name in silent.items() if name in known}
@@ -50,6 +51,12 @@ def explained(
     rows.sort(key=lambda row: natural(row["name"]))
     cut_short = {"cut_short": True} if NOBODY_MAKES_IT in kept.values() else {}
     return {**status, "nodes": rows, "sentence": "; ".join(words), **cut_short}
+
+
+def _why_ended(pod: Mapping[str, Any]) -> str:
+    """What was the end of a pod that was not replaced yet."""
+    end = end_of(pod)
+    return f"its pod {end.words}" if end else ""
 
 
 def _row(node: str, why: str) -> dict[str, Any]:

@@ -13,9 +13,10 @@ import pytest
 
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.snapshot import take
+from petctl.causes import find
 from petctl.clusters import patience
 from petctl.clusters.base import LogFilter
-from petctl.clusters.kubernetes import following, looking
+from petctl.clusters.kubernetes import following, logs, looking
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
@@ -75,12 +76,15 @@ class Server:
             raise NoSuchObject(f"{path} not found")
         return self.objects[path]
 
-    def list(self, path: str, selector: str = "") -> Items:
+    def list(self, path: str, selector: str = "", fields: str = "") -> Items:
         if path in (JOBS, ELASTIC):
             return Items(job for place, job in self.objects.items() if place.startswith(path))
         assert path == PODS
         role = selector.rpartition(f"{ROLE}=")[2]
         found = Items(pod.object for pod in self.pods if pod.object["metadata"]["labels"][ROLE] == role)
+        if fields:
+            assert fields == "status.phase=Failed"
+            found = Items(pod for pod in found if pod["status"]["phase"] == "Failed")
         found.version = "42"
         return found
 
@@ -225,6 +229,85 @@ def test_jobs_that_are_not_petctls_or_are_being_deleted_are_not_listed(
 ) -> None:
     server.objects[f"{JOBS}/going"] = {"metadata": {"annotations": {ID: "going"}, "deletionTimestamp": "now"}}
     assert cluster.ids() == [JOB]
+
+
+def killed(name: str = "n-0-a", born: int = 1) -> Pod:
+    """A node's pod that needed more memory than it may have."""
+    pod = Pod(name, 0, phase="Failed", born=born)
+    ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-01-02T03:05:00Z"}
+    pod.object["status"]["containerStatuses"] = [{"name": "petctl", "state": {"terminated": ended}}]
+    return pod
+
+
+MEMORY = "was killed: it used more memory than there was for it (OOMKilled)"
+
+
+def test_a_job_whose_pods_are_killed_for_memory_says_so_while_it_waits_and_when_it_runs_again(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator(), killed(), Pod("n-1-a", 1)]
+    other = {"name": "1", "state": "running", "sentence": ""}
+    waiting = {**RUNNING, "nodes": [other], "rounds": [{"reason": "node 0 was lost: its connection closed"}]}
+    answers(cluster, monkeypatch, told(waiting))
+    assert cluster.status(JOB)["sentence"] == f"all is well; node 0: its pod {MEMORY}"
+    server.pods.append(Pod("n-0-b", 0, born=5))
+    back = {**waiting, "nodes": [{**other, "name": "0"}, other]}
+    answers(cluster, monkeypatch, told(back))
+    assert cluster.status(JOB)["sentence"] == f"all is well; pod n-0-a of node 0 {MEMORY}"
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+def test_a_job_that_failed_without_a_failed_worker_says_how_its_pods_ended(
+    cluster: KubernetesCluster, server: Server, elastic: bool
+) -> None:
+    message = json.dumps({"outcome": {"state": "failed", "code": 1, "sentence": "only 0 of at least 1"}, "finished": 5})
+    ended = coordinator("Succeeded")
+    ended.object["status"]["containerStatuses"] = [{"state": {"terminated": {"message": message}}}]
+    server.pods = [ended] if elastic else [ended, killed()]
+    if elastic:
+        entry = {
+            "node": "0",
+            "pod": "n-0-a",
+            "uid": "u",
+            "message": MEMORY,
+            "time": "2026-01-02T03:05:00Z",
+            "own": True,
+        }
+        owner = {"kind": "ElasticJob", "metadata": {}, "spec": {}, "status": {"ends": [entry]}}
+        server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"], f"{ELASTIC}/{JOB}": owner}
+    status = status_from(cluster.status(JOB))
+    assert status.sentence == f"only 0 of at least 1; pod n-0-a of node 0 {MEMORY}"
+    assert find(status.sentence) == "host-out-of-memory"
+
+
+def test_pods_that_were_deleted_are_told_of_by_the_clusters_events(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = {
+        "reason": "Preempted",
+        "message": "Preempted by pod 1234 on node b",
+        "lastTimestamp": "2026-01-02T03:05:00Z",
+    }
+    names = [f"{JOB}-node-0-a", f"{JOB}x-node-0-a", "another"]
+    server.events = [{**about, "involvedObject": {"name": name, "uid": name}} for name in names]
+    monkeypatch.setattr(logs, "lines_so_far", lambda *words: iter(()))
+    found = list(cluster.events(JOB, False))
+    assert server.asked == [f"involvedObject.kind=Pod,reason={r}" for r in ("Preempted", "TaintManagerEviction")]
+    assert {event["sentence"] for event in found} == {
+        f"pod {JOB}-node-0-a of node 0 was preempted: Preempted by pod 1234 on node b",
+        f"pod {JOB}-node-0-a of node 0 was lost with its machine: Preempted by pod 1234 on node b",
+    }
+
+
+def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: KubernetesCluster, server: Server) -> None:
+    ended = coordinator("Failed")
+    ended.object["status"] = killed().object["status"]
+    server.objects[COORDINATOR]["status"] = {"failed": 1}
+    server.pods = [ended]
+    waiting = "its coordinator is being replaced, and its workers go on meanwhile"
+    assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}"
+    server.pods.append(coordinator("Pending", "c-0-b", creationTimestamp="2026-01-02T03:06:00Z"))
+    assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}; c-0-b is being created"
 
 
 # -- watch -------------------------------------------------------------------------------------------------------------
