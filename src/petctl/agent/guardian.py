@@ -20,12 +20,14 @@ import os
 import select
 import signal
 import sys
+import time
 from typing import Any, Callable, Dict, List, Set
 
 from petctl.agent import native, private, processes
 from petctl.errors import UsageError
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_LOCK_ATTEMPTS, _LOCK_PAUSE = 10, 0.01  # whoever asks whether the node lives holds its lock for a moment
 _PATIENCE = 10.0  # for killed processes to vanish; one in an uninterruptible system call may never
 
 
@@ -89,15 +91,25 @@ def _take_lock(state_dir: str) -> int:
     """Holds the node's lock for the life of this process, and for the agent's, which shares the open file."""
     os.makedirs(state_dir, exist_ok=True)
     lock = os.open(os.path.join(state_dir, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    attempts = _LOCK_ATTEMPTS
+    while not _locked(lock):
+        attempts -= 1
+        if not attempts:
+            os.close(lock)
+            raise UsageError(
+                f"another agent is running with the state directory {state_dir}; stop it, or give another --state-dir"
+            )
+        time.sleep(_LOCK_PAUSE)
+    _write_pid(os.path.join(state_dir, "pid"))
+    return lock
+
+
+def _locked(lock: int) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(lock)
-        raise UsageError(
-            f"another agent is running with the state directory {state_dir}; stop it, or give another --state-dir"
-        ) from None
-    _write_pid(os.path.join(state_dir, "pid"))
-    return lock
+        return False
+    return True
 
 
 def _write_pid(path: str) -> None:

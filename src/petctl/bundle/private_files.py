@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from petctl.errors import UsageError
 
 LARGEST = 1 << 20  # bytes; what is bigger is data, and its content is not looked at
-RULES = 1  # to be raised when a rule changes: remembered verdicts are then void
+RULES = 2  # to be raised when a rule changes: remembered verdicts are then void
 
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 _NAMES = {
@@ -55,6 +55,7 @@ _AWS_SECRET = re.compile(rb"(?i:secret).{0,40}[^A-Za-z0-9/+][A-Za-z0-9/+]{40}(?!
 _ACCOUNT_KEY = re.compile(rb"AccountKey=([A-Za-z0-9+/]{86}==)")
 _SIGNATURE = re.compile(rb"[?&;\"']sig=(?:[A-Za-z0-9+/]|%2[bBfF]){43}(?:=|%3[dD])")
 _EXPIRY = re.compile(rb"[?&;\"']se=\d{4}-\d\d-\d\d")
+_JOB_TOKEN = re.compile(rb"\"token\": \"[0-9a-f]{64}\"")
 _CLIENT_KEY = re.compile(rb"(?m)^\s*client-key-data: *[A-Za-z0-9+/]{40}")
 
 
@@ -102,4 +103,6 @@ def _by_content(data: bytes) -> str:
         return "holds a signed URL (SAS) of Azure"
     if b"client-key-data:" in data and _CLIENT_KEY.search(data):
         return "holds the key of a Kubernetes user"
+    if b'"locator"' in data and _JOB_TOKEN.search(data):
+        return "holds the token of a job (petctl token)"
     return ""

@@ -4,6 +4,8 @@
     wrong words (click)           the sentence and where help is, 2
     Ctrl-C                        130
     the reader of stdout is gone  nothing, 141 as the shell would say
+    the disk of stdout is full,
+    $PETCTL_HOME is unusable      the sentence, 1
     anything else                 petctl's fault: one sentence, 70, the traceback in a file under $PETCTL_HOME
 
 With -o json an error is one JSON document on stderr.
@@ -11,19 +13,21 @@ With -o json an error is one JSON document on stderr.
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
 import sys
-from typing import Sequence
+from typing import Sequence, TextIO
 
 import click
 
 from petctl.cli.group import petctl
-from petctl.errors import InternalError, PetctlError
+from petctl.errors import InternalError, PetctlError, is_no_room
 
 INTERRUPTED = 130
 READER_GONE = 141
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 class Invocation:
@@ -61,6 +65,12 @@ def run_to_exit_code(words: Sequence[str], command: click.Command = petctl, prog
         silence_broken_streams()
         return READER_GONE
     except Exception as error:
+        if isinstance(error, OSError) and is_no_room(error) and error.filename is None:
+            _silence(sys.stdout)
+            return _tell("the output cannot be written: no space left on its disk", PetctlError.code, invocation)
+        unusable = _unusable_home() if getattr(error, "errno", None) in _NOT_OURS else ""
+        if unusable:
+            return _tell(unusable, PetctlError.code, invocation)
         return _tell(_unexpected(error, words, program), InternalError.code, invocation)
 
 
@@ -70,14 +80,29 @@ def silence_broken_streams() -> None:
         try:
             stream.flush()
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            _silence(stream)
         except ValueError:  # closed already
             pass
 
 
+def _silence(stream: TextIO) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _sentence(error: click.UsageError) -> str:
     message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.ctx and any(p.name == "words" for p in error.ctx.command.params):
+        behind = f"The command's own options stand behind it: {error.ctx.command_path} COMMAND {error.option_name}"
+        message = f"no such option {error.option_name!r}.{_close(error)} {behind}"
     return message[:1].lower() + message[1:]
+
+
+def _close(error: click.NoSuchOption) -> str:
+    """The option that was meant; of short words too many are alike."""
+    import difflib
+
+    close = difflib.get_close_matches(error.option_name, error.possibilities or (), n=1, cutoff=0.75)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def _tell(sentence: str, code: int, invocation: Invocation) -> int:
@@ -94,6 +119,21 @@ def _print(text: str, code: int) -> int:
     return code
 
 
+def _unusable_home() -> str:
+    """Why nothing can be kept in petctl's home, where that is so: an error about a file is then the machine's."""
+    from petctl.jobs.home import petctl_home
+
+    home = petctl_home()
+    place = next(path for path in (home, *home.parents) if os.path.lexists(path))
+    if not place.is_dir():
+        why = f"{place} is not a directory"
+    elif not os.access(place, os.W_OK | os.X_OK):
+        why = f"you may not write into {place}"
+    else:
+        return ""
+    return f"cannot keep anything in {home}: {why}; name another directory with PETCTL_HOME"
+
+
 def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
     """Writes the traceback into a file and says which. Only the verb is noted: other words may be secret."""
     import tempfile
@@ -101,15 +141,17 @@ def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
     import traceback
     from pathlib import Path
 
+    from petctl.jobs.home import petctl_home
+
     what = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
     text = f"{program} {next(iter(words), '')}\n\n{''.join(traceback.format_exception(error))}"
     name = time.strftime("crash-%Y%m%d-%H%M%S-") + f"{os.getpid()}.log"
-    home = os.environ.get("PETCTL_HOME") or "~/.local/state/petctl"
-    for folder in (Path(home).expanduser(), Path(tempfile.gettempdir())):
+    for place in (petctl_home, tempfile.gettempdir):
         try:
+            folder = Path(place())
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
-        except OSError:
+        except (OSError, RuntimeError):  # a user without a home directory
             continue
         return f"{what}. This is a fault of petctl; please report it with {folder / name}"
     return f"{what}. This is a fault of petctl; its report could not be written"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence, Union
@@ -18,6 +19,8 @@ from petctl.cli.text import duration, elapsed, progress_words
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, LogLine, Status
 
+ORDINARY_START = 2.0  # seconds in line that are not worth a word
+
 
 class Follower:
     """One job on one screen, from now to its end."""
@@ -26,6 +29,7 @@ class Follower:
         self._handle, self._screen = handle, screen
         self._funnel: Funnel[Union[LogLine, str]] = Funnel()
         self._interrupts = 0
+        self._began, self._waits_for = time.monotonic(), ""
         self._cancelling = threading.Lock()  # the kill is asked for behind the cancel, never beside it
 
     def follow(self, pressed: Sequence[object] = ()) -> Status:
@@ -39,15 +43,30 @@ class Follower:
                 self._interrupt()
             self._funnel.add(self._handle.logs(follow=True, blocks=True))
             self._funnel.add(self._sentences())
+            waiting = True
             for batch in self._funnel.batches():
                 self._write(batch)
                 if self._screen.live:
                     self._screen.status(status_line(self._handle.status()))
+                elif waiting:
+                    waiting = self._tell_waiting(batch)
             return self._handle.wait()
         finally:
             self._funnel.close()
             self._screen.close()
             signal.signal(signal.SIGINT, previous)
+
+    def _tell_waiting(self, batch: list[Union[LogLine, str]]) -> bool:
+        """Where there is no status line: says what a job in line waits for. Whether it still waits."""
+        if batch:  # a job that speaks has begun
+            return False
+        status = self._handle.status()
+        if status.state != "queued":
+            return False
+        if status.sentence not in ("", self._waits_for) and time.monotonic() - self._began >= ORDINARY_START:
+            self._waits_for = status.sentence
+            self._screen.say(status.sentence)
+        return True
 
     def _sentences(self) -> Iterator[str]:
         for event in self._handle.events(follow=True):

@@ -47,7 +47,7 @@ def _advice(word: str) -> str:
         return f" Did you mean {close[0]}?"
     if word.endswith((".py", ".yaml", ".yml", ".json")):
         return f" To start it: petctl run {word}"
-    return " 'petctl --help' lists the verbs."
+    return ""
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

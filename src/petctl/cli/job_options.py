@@ -155,7 +155,11 @@ def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
     first = words[0] if words else ""
     path = urlsplit(first).path if "://" in first else first
     far = "://" in first
-    if not far and not path.endswith(ARCHIVES) and not (os.sep in path and Path(path).is_dir()):
+    if (
+        not far
+        and not path.endswith(ARCHIVES)
+        and not ((os.sep in path or path in (".", "..")) and Path(path).is_dir())
+    ):
         return "", list(words)
     rest = list(words[2:] if words[1:2] == ["--"] else words[1:])
     if far and not first.startswith("git+") and path.endswith(".py"):

@@ -63,6 +63,9 @@ def command(detach: bool, **options: Any) -> int:
             silence_broken_streams()
             screen.say(f"nobody reads the output any more; job {handle.id} goes on (petctl status {handle.id})")
             return READER_GONE
+        except OSError:  # the disk of stdout is full, for one
+            screen.say(f"job {handle.id} goes on (petctl status {handle.id})")
+            raise
         except KeyboardInterrupt:
             screen.complain(f"left while job {handle.id} may still go on (petctl status {handle.id})")
             return INTERRUPTED

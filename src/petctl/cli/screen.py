@@ -33,9 +33,10 @@ class Screen:
         self._out = output or sys.stdout.buffer
         self._err = sys.stderr.buffer
         self._terminal = {"out": self._out.isatty(), "err": self._err.isatty()}
-        coloured = "NO_COLOR" not in os.environ
+        dumb = os.environ.get("TERM", "") == "dumb"
+        coloured = "NO_COLOR" not in os.environ and not dumb
         self._colour = {stream: terminal and coloured for stream, terminal in self._terminal.items()}
-        self.live = self._err.isatty() and os.environ.get("TERM", "") != "dumb" and not quiet
+        self.live = self._err.isatty() and not dumb and not quiet
         self._status = ""
         self._shown = False
         self._mid_line = False  # the terminal's cursor stands behind a worker's unfinished line
@@ -84,7 +85,8 @@ class Screen:
     def _show(self) -> None:
         if self._status and not self._shown and not self._mid_line:
             width = max(10, shutil.get_terminal_size().columns - 1)
-            self._write(self._err, f"\x1b[2m{self._status[:width]}\x1b[0m".encode())
+            text = self._status[:width]
+            self._write(self._err, (f"\x1b[2m{text}\x1b[0m" if self._colour["err"] else text).encode())
             self._shown = True
 
     def _hide(self) -> None:

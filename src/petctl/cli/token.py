@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.errors import PetctlError
 
 
 @click.command(
@@ -26,7 +27,10 @@ def command(job: str, path: str | None, address: str | None, agent: str | None, 
 
     handle = get(job)
     path = path or f"{handle.id}.join.json"
-    handle.token(path, address=address)
+    try:
+        handle.token(path, address=address)
+    except OSError as error:
+        raise PetctlError(f"cannot write {path}: {error.strerror}; take another place with --file") from None
     if agent is not None:
         from pathlib import Path
 
@@ -37,6 +41,20 @@ def command(job: str, path: str | None, address: str | None, agent: str | None, 
         print_json({"id": handle.id, "file": path, "agent": agent})
         return
     click.echo(path)
+    if _is_for_here(path):
+        click.echo(
+            f"petctl: {handle.id} listens on this machine only, so the file is for agents here; for other machines "
+            "submit the job with --listen 0.0.0.0",
+            err=True,
+        )
+        return
     click.echo(f"petctl: on the other machine: python {agent or 'petctl-agent.pyz'} join --file {path}", err=True)
     if agent is None:
         click.echo("petctl: --agent petctl-agent.pyz writes the agent, too", err=True)
+
+
+def _is_for_here(path: str) -> bool:
+    """Whether the coordinator is named by a file of this machine."""
+    from petctl.rendezvous.joinfile import read_join_file
+
+    return "file" in read_join_file(path).locator

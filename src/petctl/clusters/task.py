@@ -48,9 +48,15 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         log_cap=job.log_cap,
         output_dir=str(directory / "outputs") if directory else "",
         outputs=list(job.outputs),
-        checkpoint_dir=str(directory / "checkpoints") if directory else "",
+        checkpoint_dir=_checkpoints(job, directory) if directory else "",
         timing=Timing(silence=job.rendezvous.silence, fence_after=job.rendezvous.fence_after),
     )
+
+
+def _checkpoints(job: Job, directory: Path) -> str:
+    """The job's own, unless the user names another, to go on from what an earlier job has saved."""
+    given = job.env.get("PETCTL_CHECKPOINT_DIR", "")
+    return str(Path(given).expanduser().absolute()) if given else str(directory / "checkpoints")
 
 
 def _batchai(job: Job, job_id: str) -> Dict[str, Any]:
@@ -108,6 +114,13 @@ def interpreter(job: Job, cwd: str, environment: Mapping[str, str]) -> str:
         return str(Path(found).absolute())
     base = Path(sys.base_prefix, "bin", "python3")
     return str(base) if base.exists() else ""
+
+
+def check_interpreter(job: Job, python: str) -> None:
+    """Finds a missing --python before anything is started. A relative one may be in the code."""
+    named = Path(job.python).expanduser().is_absolute()
+    if named and job.command.kind in (SCRIPT, MODULE) and not os.access(python, os.X_OK):
+        raise UsageError(f"there is no interpreter {python} on this machine; name another with --python")
 
 
 def check_command(job: Job, cwd: str) -> None:

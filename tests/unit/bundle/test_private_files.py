@@ -27,6 +27,12 @@ ACCOUNT = b"AccountName=x;AccountKey=" + b"aB3+" * 21 + b"aB==;EndpointSuffix=co
 EMULATOR = b"AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==;"
 SAS = b"https://x.blob.core.windows.net/c?sv=2021&se=2030-01-01T00:00:00Z&sr=c&sig=" + b"aB3" * 14 + b"a%3D"
 
+JOIN = (
+    b'{\n "job": "mnist-3f9k",\n "token": "'
+    + b"a1" * 32
+    + b'",\n "pin": "",\n "locator": {"address": "10.0.0.5:4000"}\n}\n'
+)
+
 
 @pytest.mark.parametrize(
     ("path", "data"),
@@ -49,6 +55,7 @@ SAS = b"https://x.blob.core.windows.net/c?sv=2021&se=2030-01-01T00:00:00Z&sr=c&s
         ("settings.yaml", AWS),
         ("train.sh", ACCOUNT),
         ("notes.md", SAS),
+        ("mnist-3f9k.join.json", JOIN),
         ("big.p12", None),
     ],
 )

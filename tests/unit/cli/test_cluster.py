@@ -59,6 +59,7 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
         ("create team -f missing.yaml", "cannot read the cluster file"),
         ("create team -f batchai.json", "batchai cluster create"),
         ("show team", "there is no cluster 'team'"),
+        ("delete local", "local is this machine itself"),
         ("resize team many", "not a valid integer"),
     ],
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -116,3 +119,75 @@ def test_a_verbs_exit_code_is_petctls(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(verb, "callback", lambda **options: 37)
     assert run_to_exit_code(["list"]) == 37
+
+
+@pytest.mark.parametrize("kept", ["file", "file/home"])
+def test_a_home_that_cannot_be_used_is_not_petctls_fault(
+    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PETCTL_HOME", str(tmp_path / kept))
+    assert run_to_exit_code(["list"]) == 1
+    told = capfd.readouterr().err
+    assert told == (
+        f"petctl: cannot keep anything in {tmp_path / kept}: {tmp_path / 'file'} is not a directory; "
+        "name another directory with PETCTL_HOME\n"
+    )
+
+
+def test_a_home_that_is_read_only_is_not_petctls_fault(
+    failing, home: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # whoever runs the tests may write everywhere
+    failing(OSError(errno.EROFS, "Read-only file system", str(home)))
+    assert run_to_exit_code(["list"]) == 1
+    assert f"you may not write into {home.parent}; name another" in capfd.readouterr().err
+
+
+def test_the_report_of_a_fault_is_in_petctls_home(
+    failing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PETCTL_HOME")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    failing(ValueError("surprise"))
+    assert run_to_exit_code(["list"]) == 70
+    (report,) = (tmp_path / "state/petctl").glob("crash-*.log")
+    assert str(report) in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["run", "--lr", "0.1", "train.py"],
+            "no such option '--lr'. The command's own options stand behind it: petctl run COMMAND --lr",
+        ),
+        (
+            ["submit", "--node", "3", "train.py"],
+            "no such option '--node'. Did you mean --nodes? The command's own options",
+        ),
+        (["list", "--foo"], "no such option '--foo'."),
+    ],
+)
+def test_options_of_the_script_stand_behind_it(words: list[str], told: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_to_exit_code(words) == 2
+    assert capfd.readouterr().err.startswith(f"petctl: {told}")
+
+
+def test_where_help_is_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_to_exit_code(["frobnicate"]) == 2
+    assert capfd.readouterr().err.count("--help") == 1
+
+
+def test_a_full_disk_under_the_output_is_not_petctls_fault(home: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "petctl", "completion", "bash"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.stderr == "petctl: the output cannot be written: no space left on its disk\n"
+    assert done.returncode == 1
+    assert not list(home.glob("crash-*"))

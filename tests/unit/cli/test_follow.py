@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from types import SimpleNamespace
 from typing import Any, Iterator, NamedTuple
 
 import pytest
@@ -122,3 +123,37 @@ def test_control_c_during_the_submission_cancels_what_was_submitted() -> None:
     follower = Follower(handle, FakeScreen())  # type: ignore[arg-type]
     assert follower.follow(pressed) == "final"  # type: ignore[comparison-overlap]
     assert handle.cancels == [False]
+
+
+class WaitingHandle(FakeHandle):
+    """A job in line, until somebody has looked at it often enough."""
+
+    def __init__(self, sentences: list[str]) -> None:
+        super().__init__()
+        self.over.clear()
+        self.sentences = sentences
+
+    def logs(self, **options: Any) -> Iterator[Line]:
+        assert self.over.wait(10)
+        yield Line(1, 0, "out", b"last\n")
+
+    def events(self, **options: Any) -> Iterator[dict[str, Any]]:
+        assert self.over.wait(10)
+        yield from ()
+
+    def status(self) -> SimpleNamespace:
+        if len(self.sentences) > 1:
+            return SimpleNamespace(state="queued", sentence=self.sentences.pop(0))
+        self.over.set()
+        return SimpleNamespace(state="queued", sentence=self.sentences[0])
+
+
+def test_a_job_in_line_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("petctl.cli.follow.ORDINARY_START", 0)
+    monkeypatch.setattr("petctl.cli.funnel.PATIENCE", 0.01)
+    assert follow(WaitingHandle(["2 ahead", "2 ahead", "1 ahead"])) == ["2 ahead", "1 ahead", b"last\n"]
+
+
+def test_an_ordinary_start_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("petctl.cli.funnel.PATIENCE", 0.01)
+    assert follow(WaitingHandle(["0 ahead"])) == [b"last\n"]

@@ -129,3 +129,15 @@ def test_colours_only_where_they_are_wanted(streams, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("NO_COLOR", "1")
     Screen(prefix=True).lines([Line(1, 0, "out", b"a\n")])
     assert out.getvalue() == b"[0] a\n"
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_no_colours_where_none_are_wanted(streams, monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    out, err = streams(Terminal)
+    monkeypatch.setenv(name, value)
+    screen = Screen(prefix=True)
+    screen.say("node 0 joined")
+    screen.lines([Line(1, 0, "out", b"a\n")])
+    screen.status("running")
+    screen.close()
+    assert b"\x1b[" not in (out.getvalue() + err.getvalue()).replace(b"\x1b[2K", b"")

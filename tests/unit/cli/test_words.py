@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.cli.forward import parse_ports
-from petctl.cli.job_options import build_job
+from petctl.cli.job_options import build_job, split_code
 from petctl.cli.run import command as run
 from petctl.errors import UsageError
 from petctl.spec import Job
@@ -210,3 +210,10 @@ def test_roles_on_the_command_line_take_the_place_of_a_files(tmp_path: Path) -> 
     file = tmp_path / "job.yaml"
     file.write_text("script: train.py\nlauncher: plain\nroles: [{name: worker, count: 1}]\n")
     assert [(role.name, role.count) for role in job_of("--role", "chief=1", str(file)).roles] == [("chief", 1)]
+
+
+def test_the_directory_that_one_stands_in_is_code_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert split_code([".", "train.py", "--lr", "0.1"]) == (".", ["train.py", "--lr", "0.1"])
+    with pytest.raises(UsageError, match=r"petctl run \. train\.py"):
+        split_code(["."])

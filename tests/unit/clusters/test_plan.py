@@ -10,8 +10,9 @@ import pytest
 from petctl.agent.task import decode_task
 from petctl.clusters.base import find_cluster
 from petctl.clusters.config import cluster_settings
-from petctl.clusters.local.addresses import advertised_address
+from petctl.clusters.local.addresses import advertised_address, check_listen
 from petctl.clusters.local.argv import supervisor_environment
+from petctl.clusters.local.cluster import make_checkpoints
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.plan import make_plan
@@ -150,6 +151,48 @@ def test_an_unknown_cluster_is_named(tmp_path: Path) -> None:
 def test_loopback_is_advertised_as_itself() -> None:
     assert advertised_address("localhost") == "127.0.0.1"
     assert advertised_address("10.1.2.3") == "10.1.2.3"
+
+
+@pytest.mark.parametrize("host", ["192.0.2.77", "300.1.1.1", "no such host", "a" * 70])
+def test_an_address_that_is_not_of_this_machine_is_refused(host: str) -> None:
+    with pytest.raises(
+        UsageError, match=rf"--listen {host}: this machine cannot listen there: .+; give one of its own"
+    ):
+        check_listen(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
+def test_an_address_of_this_machine_will_do(host: str) -> None:
+    check_listen(host)
+
+
+def test_an_interpreter_that_is_not_there_is_told_before_the_start(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    directory = JobDirectory(tmp_path / "jobs" / "train-3f9k")
+    with pytest.raises(UsageError, match="no interpreter /opt/nowhere/python on this machine"):
+        make_plan(Job(script="train.py", python="/opt/nowhere/python"), directory, {})
+    make_plan(Job(script="train.py", python="/opt/nowhere/python", prepare="make python"), directory, {})
+
+
+def test_checkpoints_of_an_earlier_job_can_be_gone_on_from(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path / "jobs" / "train-3f9k")
+    earlier = str(tmp_path / "jobs/train-aaaa/checkpoints")
+    plan = make_plan(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": earlier}), directory, {})
+    assert plan["plan"]["task"]["checkpoint_dir"] == earlier
+    plan = make_plan(Job(shell="x"), directory, {})
+    assert plan["plan"]["task"]["checkpoint_dir"] == str(directory.checkpoints)
+
+
+def test_a_directory_for_checkpoints_is_made_or_refused(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path / "jobs" / "train-3f9k")
+    make_checkpoints(directory, directory.checkpoints)
+    assert not directory.path.exists()  # the job's own is made with the job
+    make_checkpoints(directory, tmp_path / "runs/7")
+    assert (tmp_path / "runs/7").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match=r"PETCTL_CHECKPOINT_DIR=.*file/x cannot be made: Not a directory"):
+        make_checkpoints(directory, tmp_path / "file/x")
 
 
 def test_a_nested_job_is_not_taken_for_a_part_of_the_outer_one(tmp_path: Path) -> None:

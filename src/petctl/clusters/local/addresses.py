@@ -22,6 +22,20 @@ def is_loopback(host: str) -> bool:
     return ip_address(host).is_loopback if is_address(host) else host == "localhost"
 
 
+def check_listen(host: str) -> None:
+    """Refuses an address where this machine cannot listen: the job would end before it had begun."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"--listen {host}: this machine cannot listen there: {getattr(error, 'strerror', None) or error}; "
+            "give one of its own addresses, or 0.0.0.0 for all of them"
+        ) from None
+
+
 def advertised_address(listen: str) -> str:
     """The address by which nodes, also on other machines, reach what listens there."""
     if is_loopback(listen):

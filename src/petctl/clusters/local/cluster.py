@@ -19,7 +19,7 @@ from typing import Any
 from petctl.clusters.base import LogFilter, LogLine, Output
 from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
-from petctl.clusters.local.addresses import is_loopback
+from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.burial import CANCELLED_IN_LINE, bury, read_record
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json, write_text
 from petctl.clusters.local.line import look, slots_of
@@ -74,6 +74,9 @@ class LocalCluster:
     def submit(self, plan: Mapping[str, Any]) -> None:
         """Makes the whole directory under another name, then gives it its own in one step, then starts whoever is
         due."""
+        check_listen(plan["plan"]["listen"])
+        directory = JobDirectory(self.jobs / plan["id"])
+        make_checkpoints(directory, Path(plan["plan"]["task"]["checkpoint_dir"]))
         secret_file.secret_values(self.home, plan["plan"]["secrets"])  # a missing one is told now, not in the queue
         if plan["plan"]["container"].get("credentials"):
             secret_file.secret_values(self.home, {"image_credentials": plan["plan"]["container"]["credentials"]})
@@ -90,7 +93,7 @@ class LocalCluster:
 
             keep_code(plan["code"], plan["plan"]["grants"], self.home)
         try:
-            accept(JobDirectory(self.jobs / plan["id"]), plan)
+            accept(directory, plan)
         except OSError as error:
             if not is_no_room(error):
                 raise
@@ -290,6 +293,16 @@ class LocalCluster:
                 if time.monotonic() > deadline or not directory.alive():
                     raise
                 reading.watch_status(directory, newest_status(directory), 0.1)
+
+
+def make_checkpoints(directory: JobDirectory, wanted: Path) -> None:
+    """Makes a directory for checkpoints that is not the job's own."""
+    if wanted == directory.checkpoints:
+        return
+    try:
+        wanted.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"PETCTL_CHECKPOINT_DIR={wanted} cannot be made: {error.strerror}; name another") from None
 
 
 def _known_node(status: Mapping[str, Any], name: str) -> dict[str, Any]:

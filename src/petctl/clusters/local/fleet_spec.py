@@ -137,6 +137,10 @@ def find_spec(home: Path, name: str) -> Optional[FleetSpec]:
 def read_spec(home: Path, name: str) -> FleetSpec:
     """The cluster's description; NotFound where there is none."""
     spec = find_spec(home, name)
+    if spec is None and name == "local":
+        raise UsageError(
+            "local is this machine itself and stays as it is; clusters.local.slots in petctl.yaml is its size"
+        )
     if spec is None:
         known = ", ".join(fleet_names(home)) or "none yet"
         raise NotFound(f"there is no cluster {name!r}; those there are: {known}; make one: petctl cluster create NAME")

@@ -23,7 +23,15 @@ from petctl.clusters.local.fleet_spec import check_size, read_spec, shared_place
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.slots import default_slots
-from petctl.clusters.task import check_command, command_line, config_of, interpreter, task_of, working_directory
+from petctl.clusters.task import (
+    check_command,
+    check_interpreter,
+    command_line,
+    config_of,
+    interpreter,
+    task_of,
+    working_directory,
+)
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, job_to_dict
 
@@ -52,6 +60,8 @@ def make_plan(
     gpus = gpus_per_node(job.gpus or (fleet.gpus_per_node if fleet else 0), job.procs, job.nodes.max, devices)
     address = advertised_address(job.listen)
     python = job.python if job.image and not job.python else interpreter(job, cwd, os.environ)
+    if not (job.image or job.prepare or fleet):  # these may bring it
+        check_interpreter(job, python)
     task = task_of(job, directory.id, cwd, python, directory.path)
     shared = shared_places(directory.home, fleet) if fleet else []
     if shared:
@@ -166,6 +176,8 @@ def _container(
     places += [mount.get("directory", "") for mount in task.batchai.get("mounts", ())]
     places += [*shared, task.folder_cache, *(str(grant["location"]) for grant in grants.values())]
     places += _batchai_places(task.batchai)
+    if task.checkpoint_dir != str(directory.checkpoints):
+        places.append(task.checkpoint_dir)
     here = [place for place in places if place.startswith("/")]
     engine = find_engine(settings, job.image)
     return container_plan(engine, job.image, engine_options(settings), directory, here, job.image_credentials)

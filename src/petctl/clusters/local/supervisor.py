@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 
 QUEUE_STEP = 0.2  # seconds between two looks of the head of the line
 GROW_STEP = 1.0  # ... and of every job that runs, for slots that it may take and for others that are due
+RECOVERY = 15.0  # until a round goes on without a node that lives and has not found the new supervisor
 LAST_PATIENCE = 10.0  # beyond the grace: then nodes that do not go are killed
 
 log = logging.getLogger("petctl.supervisor")
@@ -135,7 +136,7 @@ class Supervisor:
         welcome = {"task": {**self.plan["task"], "secrets": values}}
         loop = asyncio.get_running_loop()
         fresh = not self.directory.coordinator.exists()  # no supervisor before this one had any nodes
-        config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted})
+        config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted, "recover_within": RECOVERY})
         history = self.recorder.history
         memory = Header(round=history.round, ran=history.round, spent=history.spent) if history.round else None
         machine = ObservedCoordinator(
