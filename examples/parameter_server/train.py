@@ -25,6 +25,7 @@ SIZE = 12  # weights in all
 TRUE = [(-1) ** k * (1 + k / 10) for k in range(SIZE)]  # what the workers should find
 BATCH, RATE = 16, 0.02
 SAVE_EVERY = 20  # pushes
+BEFORE_US = 5.0  # seconds for petctl to hear of a server's end before a worker's that follows from it
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -89,15 +90,17 @@ class Weights:
 
     def ask(self, requests: list[dict[str, Any]]) -> tuple[list[float], int]:
         """The weights, and how often they were changed."""
-        for file, request in zip(self.files, requests, strict=True):
-            file.write(json.dumps(request) + "\n")
-            file.flush()
-        answers = []
-        for number, file in enumerate(self.files):
-            line = file.readline()
-            if not line:
-                sys.exit(f"parameter server {number} is gone")
-            answers.append(json.loads(line))
+        try:
+            for file, request in zip(self.files, requests, strict=True):
+                file.write(json.dumps(request) + "\n")
+                file.flush()
+            lines = [file.readline() for file in self.files]
+        except OSError:
+            lines = [""]
+        if not all(line.endswith("\n") for line in lines):
+            time.sleep(BEFORE_US)
+            sys.exit("a parameter server is gone")
+        answers = [json.loads(line) for line in lines]
         weights = [0.0] * SIZE
         for number, answer in enumerate(answers):
             for place, value in zip(slice_of(number, len(self.files)), answer["weights"], strict=True):

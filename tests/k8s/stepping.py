@@ -34,7 +34,8 @@ class Step(NamedTuple):
 
 def steps_of(user: User, job: str, rank: int = 0) -> list[Step]:
     """All steps of one rank, in the order in which it made them."""
-    found = [_LINE.search(line) for line in user.petctl("logs", job).stdout.splitlines()]
+    lines = user.petctl("logs", job).stdout.splitlines(keepends=True)
+    found = [_LINE.search(line) for line in lines if line.endswith("\n")]
     steps = [Step(float(match[1]), *map(int, match.groups()[1:])) for match in found if match]
     return [step for step in steps if step.rank == rank]
 

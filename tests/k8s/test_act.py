@@ -59,6 +59,7 @@ def test_runs_on_pods_are_submitted_queried_aborted_and_resubmitted(user: User) 
     a(user, "init")
     run = a(user, "-c", "k8s", "-n", "4", "submit", "python3", "train.py", "--data", "voc 20").stdout.strip()
     user.running(run, 2)
+    until(lambda: user.petctl("logs", run).stdout.count(" of 4 ") == 4, "all ranks have said so", 90)
     queried = a(user, "-c", "k8s", "q", run[-8:]).stdout
     assert queried.startswith("rank 0 of 4 ['--data', 'voc 20']\nlog files:\n")
     assert all(

@@ -23,7 +23,7 @@ SERVER = ["python3", "-c", "import http.server as h; h.test(h.SimpleHTTPRequestH
 ASK = """
 import sys, urllib.request
 for url in sys.argv[1:]:
-    print(url, urllib.request.urlopen(url, timeout=20).status)
+    print(url, urllib.request.urlopen(url, timeout=60).status)
 """
 
 
@@ -74,7 +74,7 @@ def test_exec_and_port_forward_reach_a_pod(cluster: Cluster, namespace: str, ser
         try:
             assert forwarding.stdout is not None
             port = re.findall(r"127\.0\.0\.1:(\d+)", forwarding.stdout.readline())[0]
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=20) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=60) as answer:
                 assert answer.status == 200
         finally:
             forwarding.kill()
@@ -95,7 +95,7 @@ def test_a_kubelet_that_was_killed_comes_back_to_its_pods(own_cluster: Cluster, 
     node = own_cluster.machine("node2")
     node.stop("kubelet")
     assert not node.runs("kubelet")
-    with urllib.request.urlopen(f"http://{server}:8000", timeout=20) as answer:  # this machine has a way to pods, too
+    with urllib.request.urlopen(f"http://{server}:8000", timeout=60) as answer:  # this machine has a way to pods, too
         assert answer.status == 200
     node.start_again("kubelet")
     asking = pod("after", own_cluster.image("3.11"), ["python3", "-c", ASK, f"http://{server}:8000"], nodeName="node2")

@@ -72,10 +72,10 @@ def test_survivors_keep_their_process(trainer: User, victim: int) -> None:
     user.cluster.kubectl("delete", "pod", name, user.there, "--force", "--grace-period=0", "--wait=false")
 
     alone, whole = first["round"] + 1, first["round"] + 2
-    until(lambda: (0, alone) in user.steps(job), "the survivor steps on", 60)
+    until(lambda: (0, alone) in user.steps(job), "the survivor steps on", 120)
     assert user.steps(job)[0, alone][1] == pids[survivor]
     assert user.running(job, 2, after=alone)["spent"] == 0  # and the job has grown back
-    until(lambda: (1, whole) in user.steps(job), "both step again", 60)
+    until(lambda: (1, whole) in user.steps(job), "both step again", 120)
     assert user.steps(job)[0, whole][0] > max(step for step, _ in before.values())
     assert user.petctl("cancel", "--kill", job).returncode == 0
     assert user.ended(job)["state"] == "cancelled"
@@ -94,7 +94,7 @@ def test_a_lost_coordinator_costs_no_step(trainer: User, how: str) -> None:
     after = user.running(job, 2)
     assert (after["round"], after["spent"], len(after["rounds"])) == (before["round"], 0, 1)
     met = user.steps(job)[0, before["round"]][0]
-    until(lambda: user.steps(job)[0, before["round"]][0] > met + 20, "they go on", 60)
+    until(lambda: user.steps(job)[0, before["round"]][0] > met + 20, "they go on", 120)
     for rank in (0, 1):
         steps = steps_of(user, job, rank)
         assert {(step.world, step.round) for step in steps} == {(2, before["round"])}

@@ -219,8 +219,8 @@ def test_nodes_that_are_put_to_sleep_go_on_when_they_are_woken(user: User) -> No
 
     suspend(True)
     until(lambda: not alive(user.pods(job, "node")), "the nodes have left", 90)
-    asleep = user.status(job)
-    assert (asleep["state"], asleep["spent"]) == ("recovering", 0), asleep
+    until(lambda: user.status(job)["state"] == "recovering", "the job knows it")
+    assert user.status(job)["spent"] == 0
     suspend(False)
     after = user.running(job, 2, after=before["round"])
     assert (after["spent"], after["epoch"]) == (0, before["epoch"])

@@ -118,9 +118,9 @@ class User:
     def steps(self, job: str) -> dict[tuple[int, int], tuple[int, int]]:
         """The last step of each (rank, round), and the process that made it."""
         found = {}
-        for line in self.petctl("logs", job).stdout.splitlines():
+        for line in self.petctl("logs", job).stdout.splitlines(keepends=True):
             words = line.partition("step ")[2].split()
-            if len(words) == 7:
+            if len(words) == 7 and line.endswith("\n"):
                 found[int(words[2].partition("/")[0]), int(words[4])] = int(words[0]), int(words[6])
         return found
 

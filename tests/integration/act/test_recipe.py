@@ -238,7 +238,7 @@ def test_every_command_of_the_document_runs_as_it_is_written(shell: Shell, tmp_p
     # 1. - 3. A run that is there already: queried, aborted, resubmitted
     (tmp_path / "earlier.py").write_text(EARLIER)
     shell(f"{sys.executable} ../earlier.py {RUN} python train.py --data voc20 --wait")
-    until(lambda: shell.written(RUN).count("of 4 at") == 4, "all ranks run")
+    until(lambda: shell.written(RUN).count("of 4 at") == 4, "all ranks run", PATIENCE)
     queried = shell(f"a query {RUN}").stdout
     logs = shell.root / "assets" / RUN / "azureml-logs"
     assert re.match(r"rank 0 of 4 at \S+, 2 files\nlog files:\n\[", queried)

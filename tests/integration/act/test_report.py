@@ -16,7 +16,7 @@ from petctl.act.reported import facts
 from petctl.act.runlogs import fetch, last_lines
 from petctl.clusters.local import fleet
 from petctl.jobs import get, list_jobs
-from tests.integration.waiting import until
+from tests.integration.waiting import DEADLINE, until
 
 FIRST, SECOND = "jianfw_1563257309_60ce2fc7", "jianfw_1563257310_0a1b2c3d"
 # Each worker says where it is, waits for a file, and fails.
@@ -116,7 +116,7 @@ def test_a_run_from_its_first_line_to_its_end(project: Path) -> None:
     until(lambda: written(2), "lines of the second round")
     assert len(read()) == 9 and "70_driver_log_rank_1_round_1.err.txt" in read()
     (project / "go-2").touch()
-    first.wait(30)
+    first.wait(DEADLINE)
     logs = read()
     assert logs["70_driver_log_rank_0.txt"].splitlines()[0] == "rank 0 in round 2"
     assert logs["70_driver_log_rank_0_round_1.txt"].splitlines()[0] == "rank 0 in round 1"
@@ -135,8 +135,8 @@ def test_a_run_from_its_first_line_to_its_end(project: Path) -> None:
     log.write_text("gone")
     assert read() == logs == read(full=False)
 
-    second.wait(30)
-    other.wait(30)
+    second.wait(DEADLINE)
+    other.wait(DEADLINE)
     assert [row["status"] for row in runs(aml)] == ["Completed", "Failed"]
     assert [row["appID"] for row in runs(aml, ("Failed",))] == [FIRST]
     assert blame(aml) == []

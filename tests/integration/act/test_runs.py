@@ -22,7 +22,7 @@ from petctl.act.pins import last_pin, pin
 from petctl.errors import PetctlError, UsageError
 from petctl.jobs import JobHandle, get, list_jobs
 from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
-from tests.integration.waiting import until
+from tests.integration.waiting import DEADLINE, until
 
 # Says which code it is and what it sees of the project, then does as it is told.
 TRAIN = """
@@ -93,7 +93,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
 def printed(handle: JobHandle) -> list[str]:
     """What a run has printed when it has ended well."""
     lines = [line.text.decode().rstrip() for line in handle.logs(follow=True)]
-    assert handle.wait(30).state == "succeeded", lines
+    assert handle.wait(DEADLINE).state == "succeeded", lines
     return lines
 
 
@@ -118,7 +118,7 @@ def test_runs_have_the_code_that_was_pinned(project: Project) -> None:
     assert first.record()["code"]["id"] == pinned.id
     again = runs.resubmit(first.id[-5:], say=project.said.append)
     assert again.id != first.id and printed(again)[0] == "second"
-    assert runs.local(aml, Wish([sys.executable, "train.py"]), project.said.append).wait(30).state == "succeeded"
+    assert runs.local(aml, Wish([sys.executable, "train.py"]), project.said.append).wait(DEADLINE).state == "succeeded"
     assert project.heard() == []
 
 
@@ -147,7 +147,7 @@ def test_a_run_ends_before_it_begins_again(project: Project, tmp_path: Path) -> 
     assert [status.id for status in list_jobs()] == [run.id]
     (tmp_path / "go").write_text("")
     again = runs.resubmit(run.id[-8:], to=c2, say=project.said.append)
-    before, after = run.wait(30), again.record()
+    before, after = run.wait(DEADLINE), again.record()
     assert before.finished is not None and before.finished <= after["submitted"]
     assert (after["job"]["env"]["WHERE"], after["job"].get("procs", "1")) == ("c2", "1") and after["job"]["labels"][
         "act"

@@ -36,6 +36,7 @@ def _interpreters() -> list[Any]:
 
 
 INTERPRETERS = _interpreters()
+SILENCE = 5.0  # seconds that a node may be held up by a busy machine before it counts as lost
 
 
 def alive(pid: int) -> bool:
@@ -81,12 +82,12 @@ class Bench:
         **fields: Any,
     ) -> None:
         """Starts the coordinator of a job that runs this command on `nodes` nodes."""
-        fields.setdefault("timing", Timing(silence=2.0, fence_after=5.0))
+        fields.setdefault("timing", Timing(silence=SILENCE, fence_after=4 * SILENCE))
         fields.setdefault("python", sys.executable)
         task = Task(
             job=self.job, kind=kind, words=words, log_dir=str(self.logs), max_nodes=nodes, restarts=restarts, **fields
         )
-        config = Config(min_nodes or nodes, nodes, wanted=nodes, restarts=restarts, silence=2.0, eager=eager)
+        config = Config(min_nodes or nodes, nodes, wanted=nodes, restarts=restarts, silence=SILENCE, eager=eager)
 
         async def listen() -> None:
             machine = Coordinator(config, self._loop.time(), leader=f"bench-{epoch}", epoch=epoch, fresh=epoch == 1)
@@ -181,15 +182,15 @@ class Bench:
         return own | below | marked
 
     def nothing_left(self) -> None:
-        until(lambda: not self.left(), "no process of the job is left", 10.0)
+        until(lambda: not self.left(), "no process of the job is left")
 
     def shut(self) -> None:
         """Leaves nothing behind, whatever the test did."""
         for agent in self.agents:
             agent.poll()
-        processes.extinguish(self.left, 10.0)
+        processes.extinguish(self.left, DEADLINE)
         for agent in self.agents:
-            agent.wait(10)
+            agent.wait(DEADLINE)
             if agent.stdout is not None:
                 agent.stdout.close()
         for state in (self.directory / "nodes").glob("*"):

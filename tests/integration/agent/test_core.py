@@ -13,7 +13,7 @@ import pytest
 from petctl.clusters.archive import build_agent
 from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
 from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
-from tests.integration.waiting import until
+from tests.integration.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.parametrize("python", INTERPRETERS)
 
@@ -59,7 +59,7 @@ def test_nothing_outlives_a_killed_node(bench: Bench, python: str, victim: str) 
     pids = [int(pid) for rank in (0, 1) for pid in bench.line(rank).split()]
     assert all(alive(pid) for pid in pids)
     os.kill(node.agent if victim == "agent" else node.process.pid, signal.SIGKILL)
-    until(lambda: not any(alive(pid) for pid in pids), "the workers and their children are gone", 10.0)
+    until(lambda: not any(alive(pid) for pid in pids), "the workers and their children are gone")
     node.wait()
     bench.nothing_left()
 
@@ -89,7 +89,7 @@ def test_the_archive_is_the_same_bytes_each_time_and_runs(bench: Bench, python: 
     again = build_agent(tmp_path / "again.pyz")
     assert again.read_bytes() == bench.archive.read_bytes()
     assert again.stat().st_size < 1 << 20
-    answer = subprocess.run([python, str(again), "version"], capture_output=True, text=True, timeout=30)
+    answer = subprocess.run([python, str(again), "version"], capture_output=True, text=True, timeout=DEADLINE)
     assert answer.returncode == 0 and answer.stdout.startswith("petctl ")
     names = [name for name in zipfile.ZipFile(again).namelist() if name.endswith(".py") and not name.endswith("__.py")]
     modules = [name[:-3].replace("/", ".") for name in names]
@@ -97,7 +97,7 @@ def test_the_archive_is_the_same_bytes_each_time_and_runs(bench: Bench, python: 
     program = (
         f"import sys, importlib; sys.path.insert(0, {str(again)!r})\nfor m in {modules}: importlib.import_module(m)"
     )
-    subprocess.run([python, "-I", "-S", "-c", program], check=True, timeout=30)
+    subprocess.run([python, "-I", "-S", "-c", program], check=True, timeout=DEADLINE)
 
 
 def _script(bench: Bench, text: str) -> str:

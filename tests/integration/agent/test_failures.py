@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sys
+from pathlib import Path
 
+import pytest
+
+from petctl.agent import guardian
 from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED, Failure
 from tests.integration.agent.conftest import Bench, alive
 from tests.integration.waiting import until
@@ -119,6 +125,16 @@ def test_two_agents_cannot_share_a_state_directory(bench: Bench) -> None:
     second = bench.agent()
     assert second.wait() == 2
     assert "another agent" in second.log.read_text()
+
+
+def test_who_only_asks_whether_a_node_lives_keeps_none_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asks = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(asks, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda seconds: os.close(asks))  # it has its answer meanwhile
+    os.close(guardian._take_lock(str(tmp_path)))
+    assert (tmp_path / "pid").read_text() == f"{os.getpid()}\n"
 
 
 def test_prepare_runs_once_and_what_it_left_running_stays(bench: Bench) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from petctl.rendezvous.messages import CANCELLED
 from tests.integration.agent.conftest import Bench, alive
-from tests.integration.waiting import until
+from tests.integration.waiting import DEADLINE, until
 
 WORKER = str(Path(__file__).with_name("elastic_worker.py"))
 
@@ -142,7 +142,7 @@ def test_a_planned_change_leaves_the_moment_to_the_workers(bench: Bench) -> None
 
 
 def test_the_end_of_the_agent_is_the_end_of_parked_workers(bench: Bench) -> None:
-    bench.open("script", [WORKER, "term=ignore"], nodes=2)
+    bench.open("script", [WORKER, "term=ignore"], nodes=2, grace=10 * DEADLINE)
     nodes = [bench.agent(node=name) for name in ("n0", "n1")]
     second = fact(bench, 1, 1)
     os.kill(nodes[0].process.pid, signal.SIGKILL)
@@ -151,7 +151,7 @@ def test_the_end_of_the_agent_is_the_end_of_parked_workers(bench: Bench) -> None
     begun = time.monotonic()
     nodes[1].terminate()
     assert nodes[1].wait() == 0
-    assert not alive(second.pid) and time.monotonic() - begun < 10
+    assert not alive(second.pid) and time.monotonic() - begun < DEADLINE
     bench.nothing_left()
 
 
@@ -195,7 +195,7 @@ def test_a_killed_node_leaves_no_socket(bench: Bench, victim: str) -> None:
         bench.cancel()
         bench.ended()
         bench.nothing_left()
-    until(lambda: not path.parent.exists(), "the private directory is gone", 10.0)
+    until(lambda: not path.parent.exists(), "the private directory is gone")
 
 
 def test_after_a_second_interrupt_nobody_is_waited_for(bench: Bench) -> None:
@@ -206,5 +206,5 @@ def test_after_a_second_interrupt_nobody_is_waited_for(bench: Bench) -> None:
     until(lambda: "park " in bench.log().read_text(), "the first one is obeyed")
     assert alive(pid)
     node.process.send_signal(signal.SIGINT)
-    assert node.wait(20) == 0
+    assert node.wait() == 0
     assert not alive(pid)

@@ -63,7 +63,7 @@ def test_what_cannot_be_installed_fails_the_job_with_pips_words(bench: Bench, ca
     (bench.directory / "requirements.txt").write_text("./missing-1.0-py3-none-any.whl\n")
     bench.open("shell", ["true"], cwd=str(bench.directory), requirements="requirements.txt")
     bench.agent()
-    outcome = bench.ended(60)
+    outcome = bench.ended(90)
     assert outcome.state == "failed"
     assert "missing-1.0" in failure(bench).traceback
     assert not [path for path in environments(cache) if (path / "petctl-complete").exists()]
@@ -86,4 +86,4 @@ def test_nodes_that_share_a_directory_prepare_one_after_another(bench: Bench) ->
     bench.open("shell", ["true"], prepare=line, nodes=3)
     for number in range(3):
         bench.agent(node=f"n{number}")
-    assert bench.ended(60).state == SUCCEEDED
+    assert bench.ended(90).state == SUCCEEDED

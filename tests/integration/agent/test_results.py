@@ -21,7 +21,7 @@ from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.messages import FAILED, IDLE, Header, Report, decode_report
 
 JOIN = JoinFile("job", "00", "", {"address": "127.0.0.1:1"})
-WITHIN = 20.0
+WITHIN = 60.0
 
 
 class Scene:

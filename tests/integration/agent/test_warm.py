@@ -15,7 +15,7 @@ from petctl.agent import processes
 from petctl.agent import warm as module
 from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
 from tests.integration.agent.warm_scene import WarmScene, make_environment, play
-from tests.integration.waiting import until
+from tests.integration.waiting import DEADLINE, until
 
 # Says whether it was forked, and which of the modules named as its arguments had been imported for it.
 TELLS = """
@@ -95,10 +95,10 @@ def test_workers_that_run_are_learnt_from_when_they_have_started_up(
     async def act(scene: WarmScene) -> None:
         scene.warm.begin(scene.launch(python, "stays.py"), [])
         scene.workers.start([scene.launch(python, "stays.py", local_rank=0)])
-        assert await asyncio.wait_for(scene.changes.get(), 30)
+        assert await asyncio.wait_for(scene.changes.get(), DEADLINE)
         await scene.warmed()
         scene.workers.stop(5.0)
-        await asyncio.wait_for(scene.stopped.wait(), 30)
+        await asyncio.wait_for(scene.stopped.wait(), DEADLINE)
         (worker,) = scene.warm.processes
         assert alive(worker)
 
@@ -187,7 +187,7 @@ def test_an_import_that_kills_the_zygote_leads_to_cold_starts(tmp_path: Path, py
         assert (await scene.ended(launch)).out == "cold\n"
         await scene.warmed()
         while scene.warm.processes:
-            await asyncio.wait_for(scene.changes.get(), 30)
+            await asyncio.wait_for(scene.changes.get(), DEADLINE)
         assert scene.said[-1].startswith("workers are started cold on this node from now on")
 
     play(tmp_path, act)
@@ -250,8 +250,8 @@ def test_a_stop_does_not_wait_for_imports(tmp_path: Path, python: str, script: s
         launch = scene.launch(python, script)
         scene.warm.begin(launch, ["slow"])
         scene.workers.start([launch])
-        scene.workers.stop(60.0)
-        await asyncio.wait_for(scene.stopped.wait(), 10)
+        scene.workers.stop(600.0)
+        await asyncio.wait_for(scene.stopped.wait(), DEADLINE)
         assert not Path(launch.out).read_text()
         assert not scene.workers.running
 
@@ -277,7 +277,7 @@ def test_the_workers_of_a_killed_zygote_are_taken_for_killed_and_a_new_one_is_th
         done = await scene.ended(launch)
         assert (done.code, done.signal) == (137, 9)
         assert scene.said == ["the zygote that this node's workers are forked from has ended: killed by signal 9"]
-        await asyncio.get_running_loop().run_in_executor(None, until, lambda: not alive(worker.pid), "it is dead", 5.0)
+        await asyncio.get_running_loop().run_in_executor(None, until, lambda: not alive(worker.pid), "it is dead")
         (another,) = scene.warm.processes
         assert another != zygote
 
@@ -355,7 +355,7 @@ def test_kill_9_of_the_agent_leaves_nothing(bench: Bench, python: str) -> None:
     bench.open("script", [str(bench.directory / "stays.py")], python=python, preload=["harmless"])
     node = bench.agent()
     bench.line()
-    assert len(bench.left()) == 4  # guardian, agent, zygote, worker
+    until(lambda: len(bench.left()) == 4, "guardian, agent, zygote, worker")
     os.kill(node.agent, signal.SIGKILL)
     node.wait()
     bench.nothing_left()

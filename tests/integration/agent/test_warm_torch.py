@@ -98,6 +98,7 @@ if os.environ["PETCTL_ROUND"] == "1" and dist.get_rank() == 0:
     sys.exit(1)
 dist.barrier()
 dist.destroy_process_group()
+os._exit(0)  # gloo's threads may meet the end of the interpreter, and abort
 """
 
 

@@ -409,6 +409,7 @@ def test_a_command_beside_the_workers_sees_the_same_variables(site: Site) -> Non
     cwd, logs = shown.stdout.splitlines()
     assert cwd == str(job_path(handle) / "batchai/0/work")
     assert Path(logs).resolve() == Path(directories(handle.record())["stdouterr"])
+    eventually(lambda: texts(handle).get("stdout.txt") == "up\n", "what the worker says first", WITHIN)
     handle.cancel()
     assert handle.wait(WITHIN).state == "cancelled"
     assert texts(handle)["stdout.txt"] == "up\n"

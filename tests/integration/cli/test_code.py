@@ -14,7 +14,7 @@ from typing import Iterator
 
 import pytest
 
-from tests.integration.cli.conftest import Petctl
+from tests.integration.cli.conftest import PATIENCE, Petctl
 from tests.integration.waiting import until
 
 SAYS = "import part, sys\nprint('says', part.WORD, *sys.argv[1:])\n"
@@ -76,7 +76,7 @@ def test_what_is_edited_later_does_not_touch_it(petctl: Petctl, project: Path) -
 def test_a_node_that_comes_later_has_the_same_code(petctl: Petctl, project: Path) -> None:
     job, go = waiting(petctl, "--code", ".", "waits.py")
     change(petctl)
-    os.kill(petctl.json("status", job)["nodes"][0]["pid"], signal.SIGKILL)
+    os.kill(until(lambda: petctl.json("status", job)["nodes"][0]["pid"], "its process"), signal.SIGKILL)
     until(lambda: petctl.json("status", job)["round"] == 2, "the second round")
     go.touch()
     petctl("wait", job)
@@ -253,5 +253,5 @@ def test_a_node_on_another_machine_gets_it_from_the_coordinator(petctl: Petctl, 
         until(lambda: list(state.glob("code/*/part.py")), "the code on the other machine")
         go.touch()
         petctl("wait", job)
-        assert far.wait(30) == 0
+        assert far.wait(PATIENCE) == 0
     assert next(state.glob("code/*/part.py")).read_text() == "WORD = 'old'\n"

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.cli.conftest import Petctl
+from tests.integration.cli.conftest import PATIENCE, Petctl
 from tests.integration.store.conftest import running
 from tests.integration.store.proxy import Proxy
 from tests.integration.store.servers import Azurite, SeaweedFS
@@ -93,7 +93,7 @@ def run_far(petctl: Petctl, store: Store, job: str, go: Path, python: str) -> No
         store.proxy.trouble = lambda method, target: ""
         go.touch()
         petctl("wait", job)
-        assert far.wait(30) == 0
+        assert far.wait(PATIENCE) == 0
     (copy,) = state.glob("code/*/part.py")
     assert copy.read_text() == "WORD = 'old'\n"
     assert sorted(path.suffix for path in (state / "code").iterdir()) == ["", ".lock"], "the archive is left behind"

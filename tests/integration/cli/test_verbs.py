@@ -138,7 +138,7 @@ def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
     try:
         address = process.stderr.readline().split()[0]
         host, local = address.split(":")
-        with socket.create_connection((host, int(local)), timeout=10) as connection:
+        with socket.create_connection((host, int(local)), timeout=PATIENCE) as connection:
             assert connection.recv(100) == b"hello"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
@@ -156,7 +156,9 @@ def test_token_is_private(petctl: Petctl) -> None:
     path = Path(petctl("token", job, *words).stdout.strip())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert json.loads(path.read_text())["job"] == job
-    version = subprocess.run([sys.executable, agent, "version"], capture_output=True, text=True, check=True, timeout=20)
+    version = subprocess.run(
+        [sys.executable, agent, "version"], capture_output=True, text=True, check=True, timeout=PATIENCE
+    )
     assert version.stdout.strip()
 
 

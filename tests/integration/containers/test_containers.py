@@ -183,7 +183,7 @@ def test_nothing_is_left_after_everything_was_killed(stage: ContainerStage) -> N
     everything = [*processes_of(job_path(handle)), *keepers_of_containers(handle)]
     kill_at_once(everything)
     eventually(lambda: not any(map(exists, everything)), "their end")
-    assert handle.status().state == "lost"
+    eventually(lambda: handle.status().state == "lost", "that nobody is left")
     assert stage.engine.containers() == []
     get(handle.id).remove()
 

@@ -20,8 +20,10 @@ from tests.integration.local.conftest import Stage, stage
 
 __all__ = ["stage"]
 
+pytestmark = pytest.mark.timeout(300)
+
 SCRIPT = Path(__file__).with_name("failing.py")
-PATIENCE = 60.0
+PATIENCE = 240.0  # seconds for two dozen jobs at once
 
 # how it fails -> the cause that has to be named
 FAILURES = {
@@ -154,7 +156,10 @@ def test_who_is_killed_for_memory_is_told_so(stage: Stage, little_memory: Path) 
     inside = f'echo $$ > {little_memory}/cgroup.procs && exec "$@"'
     words = ["run", "--no-upload", "--restarts", "0", "failing.py", "oom"]
     done = subprocess.run(
-        ["sh", "-c", inside, "sh", sys.executable, "-m", "petctl", *words], capture_output=True, text=True, timeout=60
+        ["sh", "-c", inside, "sh", sys.executable, "-m", "petctl", *words],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert done.returncode == 137, done.stderr
     assert "\n  cause       host-out-of-memory: " in done.stderr

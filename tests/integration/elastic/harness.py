@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from tests.integration.waiting import DEADLINE, until
+from tests.integration.waiting import DEADLINE, own_part, until
 
 ROOT = Path(__file__).resolve().parents[3]
 IMPORTS = 90.0  # torch, on a busy machine
@@ -33,7 +33,7 @@ def free_port() -> int:
     """One that the kernel gives to nobody else meanwhile, as it does with those of its own choice."""
     while True:
         with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", random.randrange(20_000, 30_000)))
+            probe.bind(("127.0.0.1", random.choice(own_part(range(20_000, 30_000)))))
             return int(probe.getsockname()[1])
 
 

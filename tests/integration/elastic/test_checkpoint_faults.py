@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ import pytest
 
 from petctl.elastic import parts, saved
 from petctl.elastic.saved import Mark
-from tests.integration.elastic.harness import ROOT
+from tests.integration.elastic.harness import ROOT, free_port
 from tests.integration.waiting import until
 
-DEADLINE = 60.0
+DEADLINE = 150.0  # seconds; torch is imported in it
 
 # Every part holds the same number, so that a mixture of two commits would be seen.
 WRITER = """
@@ -102,7 +101,7 @@ def test_a_writer_killed_at_any_moment_leaves_only_whole_ones(tmp_path: Path) ->
             begun = int(process.stdout.readline().split()[1])
             assert begun >= newest, "it goes on from the newest there was"
             if attempt % 2:  # in the middle of its first or second; the others have written one, however slow the disk
-                until(partial(has_later, tmp_path, begun), "a checkpoint")
+                until(partial(has_later, tmp_path, begun), "a checkpoint", DEADLINE)
             with pytest.raises(subprocess.TimeoutExpired):  # lets it write for a while
                 process.wait(moments.uniform(0.0, 0.3))
         finally:
@@ -233,9 +232,7 @@ elastic.run(train, state, backend="gloo")
 
 def sharded_round(directory: Path, python: str, number: int, world: int, steps: int) -> list[list[str]]:
     """What each rank of a round printed, line by line."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     ranks = [
         start(directory, 1, number, steps, python=python, program=SHARDED, RANK=str(rank), WORLD_SIZE=str(world),
               MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")

@@ -67,19 +67,32 @@ class Job:
         except OSError:
             return {"state": "", "world_size": 0, "round": 0}
 
-    def lines(self, rank: int) -> list[dict[str, Any]]:
-        """What that rank of the newest round has said."""
-        logs = sorted(self.directory.glob(f"logs/round-*/rank-{rank}.out"))
-        return lines(logs[-1].read_text().rpartition("\n")[0]) if logs else []
+    def lines(self, rank: int, number: int) -> list[dict[str, Any]]:
+        """What that rank has said in a round."""
+        log = self.directory / f"logs/round-{number:04}/rank-{rank}.out"
+        return lines(log.read_text().rpartition("\n")[0]) if log.exists() else []
 
-    def steps(self, rank: int, world: int, more: int = 5) -> dict[str, Any]:
-        """Waits until that rank has made some steps among so many; the first of them."""
+    def steps(self, rank: int, world: int, after: int = 0, more: int = 5) -> tuple[int, dict[str, Any]]:
+        """Waits until that rank has made some steps among so many in a round after that; the round and the first."""
 
-        def made() -> list[dict[str, Any]]:
-            return [line for line in self.lines(rank) if "step" in line and line["world"] == world]
+        def made() -> tuple[int, dict[str, Any]] | None:
+            rounds = sorted(int(path.name[-4:]) for path in self.directory.glob("logs/round-*"))
+            for number in (number for number in rounds if number > after):
+                found = [line for line in self.lines(rank, number) if "step" in line and line["world"] == world]
+                if len(found) > more:
+                    return number, found[0]
+            return None
 
-        until(lambda: len(made()) > more, f"steps among {world}: {self.status()}", IMPORTS)
-        return made()[0]
+        number, first = until(made, f"steps among {world}: {self.status()}", IMPORTS)
+        return int(number), dict(first)
+
+    def guardian(self, rank: int) -> int:
+        """The top process of that rank's node, once the status tells."""
+
+        def look() -> int:
+            return next((node["pid"] for node in self.status().get("nodes", ()) if node["rank"] == rank), 0)
+
+        return int(until(look, f"the node of rank {rank}"))
 
 
 @pytest.fixture
@@ -92,27 +105,24 @@ def job(tmp_path: Path, torch_python: str) -> Iterator[Job]:
 
 
 def test_survivors_keep_their_process_when_a_node_is_killed_and_replaced(job: Job) -> None:
-    survivor = job.steps(rank=0, world=2)["pid"]
-    guardian = next(node["pid"] for node in job.status()["nodes"] if node["rank"] == 1)
-    os.kill(guardian, signal.SIGKILL)
-    alone = job.steps(rank=0, world=1)
-    assert alone["pid"] == survivor
-    both = job.steps(rank=0, world=2)
-    assert both["pid"] == survivor
+    first, begun = job.steps(rank=0, world=2)
+    os.kill(job.guardian(rank=1), signal.SIGKILL)
+    second, alone = job.steps(rank=0, world=1, after=first)
+    third, both = job.steps(rank=0, world=2, after=second)
+    assert alone["pid"] == both["pid"] == begun["pid"]
     assert both["step"] > alone["step"]
-    assert job.steps(rank=1, world=2)["step"] >= both["step"]
+    assert job.steps(rank=1, world=2, after=third - 1)[1]["step"] >= both["step"]
 
 
 def test_a_scale_down_undoes_nothing(job: Job) -> None:
-    survivor = job.steps(rank=0, world=2)["pid"]
-    before = job.lines(0)
+    first, begun = job.steps(rank=0, world=2)
+    before = job.lines(0, first)
     assert job.petctl("scale", job.id, "1").returncode == 0
-    alone = job.steps(rank=0, world=1)
-    assert alone["pid"] == survivor
-    logs = sorted(job.directory.glob("logs/round-*/rank-0.out"))[0]
-    made = max(line["made"] for line in lines(logs.read_text()) if "made" in line)
+    second, alone = job.steps(rank=0, world=1, after=first)
+    assert alone["pid"] == begun["pid"]
+    made = max(line["made"] for line in job.lines(0, first) if "made" in line)
     assert made >= before[-1].get("step", 0)
-    assert next(line["entered"] for line in job.lines(0) if "entered" in line) == made
+    assert next(line["entered"] for line in job.lines(0, second) if "entered" in line) == made
 
 
 def test_the_example_ends_well_under_petctl(tmp_path: Path, torch_python: str) -> None:

@@ -53,7 +53,7 @@ def test_a_stopped_peer_holds_nobody_up(fleet: Fleet) -> None:
     fleet.park([survivor])
     begun = time.monotonic()
     fleet.parked([survivor])
-    assert time.monotonic() - begun < 2.0  # nothing but the cut brings it back: its peer does not close anything
+    assert time.monotonic() - begun < 9.0  # nothing but the cut brings it back: its peer does not close anything
     fleet.next([survivor])
     survivor.step(reached + 10)
 

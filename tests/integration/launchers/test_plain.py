@@ -26,7 +26,7 @@ while not (here / "finish").exists():
     time.sleep(0.02)
 for address in hosts:
     host, _, port = address.rpartition(":")
-    socket.create_connection((host, int(port)), timeout=20).close()
+    socket.create_connection((host, int(port)), timeout=60).close()
 while len(list(here.glob(f"met-{number}-*"))) < len(hosts):
     (here / f"met-{number}-{rank}").touch()
     time.sleep(0.02)

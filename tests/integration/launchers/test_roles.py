@@ -12,7 +12,7 @@ import pytest
 
 import petctl
 from petctl.jobs import JobHandle, Status, submit
-from tests.integration.local.conftest import Stage, children, eventually, supervisor_pid
+from tests.integration.local.conftest import Stage, children, eventually, guardian, supervisor_pid
 
 TRAIN = str(Path(__file__).resolve().parents[3] / "examples" / "parameter_server" / "train.py")
 NAMES = ["ps 0", "worker 0", "ps 1", "worker 1", "worker 2"]  # by rank
@@ -80,8 +80,7 @@ def test_the_loss_of_a_node_that_only_serves_is_not_missed(stage: Stage) -> None
     roles = [{"name": "worker", "count": 1}, {"name": "ps", "count": 2}]
     handle = train(stage, "--steps", "500", "--step-time", "0.02", nodes=2, roles=roles)
     eventually(lambda: steps(handle) > 60, "steps", 60)
-    guardian = next(node.pid for node in handle.status().nodes if node.name == "1")
-    os.kill(children(guardian)[0], signal.SIGKILL)
+    os.kill(children(guardian(handle, "1"))[0], signal.SIGKILL)
     status = handle.wait(120)
     assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 0, 2)
 

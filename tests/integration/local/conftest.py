@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import petctl
+from petctl.agent.processes import signal_each
 from petctl.clusters.local.processes import node_processes
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, Status, get, list_jobs, submit
+from tests.integration.waiting import DEADLINE
 
 WORKER = """
 import os, pathlib, signal, sys, time
@@ -98,7 +100,7 @@ class Stage:
         )
 
 
-def eventually(look: Callable[[], Any], what: str, timeout: float = 20.0) -> Any:
+def eventually(look: Callable[[], Any], what: str, timeout: float = DEADLINE) -> Any:
     """The first true answer; the test fails after `timeout` seconds without one."""
     deadline = time.monotonic() + timeout
     while True:
@@ -121,6 +123,15 @@ def exists(pid: int) -> bool:
 def children(pid: int) -> list[int]:
     """The direct children of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def guardian(handle: JobHandle, node: str) -> int:
+    """The top process of a node, once the status tells: that is written after the fact."""
+
+    def look() -> int:
+        return next((row.pid for row in handle.status().nodes if row.name == node), 0)
+
+    return int(eventually(look, f"the process of node {node}"))
 
 
 def job_path(handle: JobHandle) -> Path:
@@ -169,16 +180,15 @@ def end_all(jobs: list[Status]) -> list[int]:
         try:
             if not status.final:
                 get(status.id).cancel(kill=True)
-                get(status.id).wait(20)
+                get(status.id).wait(DEADLINE)
         except (PetctlError, TimeoutError):
             pass
     left = still_there([Path(status.directory) for status in jobs])
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
+    signal_each(left, signal.SIGKILL)
     return left
 
 
-def still_there(jobs: list[Path], patience: float = 5.0) -> list[int]:
+def still_there(jobs: list[Path], patience: float = DEADLINE) -> list[int]:
     """What has not ended by itself: after its last word a supervisor still takes a moment."""
     deadline = time.monotonic() + patience
     while left := [pid for path in jobs for pid in processes_of(path)]:

@@ -11,13 +11,14 @@ from petctl.clusters.local.processes import node_processes
 from petctl.elastic import saved
 from petctl.jobs import JobHandle, submit
 from petctl.spec import IN_PLACE
-from tests.integration.local.conftest import Stage, eventually
+from tests.integration.local.conftest import Stage, eventually, guardian
+from tests.integration.waiting import DEADLINE
 
 TRAIN = """
 import os, pathlib, sys, time
 from petctl import elastic
 state = elastic.State(step=0)
-elastic.checkpoint(state, every=int(sys.argv[1]))
+kept = elastic.checkpoint(state, every=int(sys.argv[1]))
 marks = open("entered", "a")
 
 def train(state):
@@ -26,6 +27,7 @@ def train(state):
         state.step += 1
         elastic.report(state.step)
         if len(sys.argv) > 2 and state.step == int(sys.argv[2]) and os.environ["PETCTL_ROUND"] == "1":
+            kept.flush()
             os._exit(3)
         state.commit()
         time.sleep(0.02)
@@ -55,13 +57,19 @@ def step(handle: JobHandle) -> int:
     return progress.step if progress is not None else 0
 
 
+def of_round_2(handle: JobHandle) -> bool:
+    marks = saved.marks(directory(handle))
+    return bool(marks) and all(mark.round == 2 for mark in marks)
+
+
 def test_a_new_process_goes_on_from_the_newest_checkpoint(stage: Stage) -> None:
     handle = run(stage, 5, 18)
     eventually(lambda: step(handle) > 30, "steps beyond the failure")
+    eventually(lambda: of_round_2(handle), "three checkpoints of the second round, and no other")
     stage.finish()
-    assert handle.wait(30).state == "succeeded"
+    assert handle.wait(DEADLINE).state == "succeeded"
     assert [(number, at) for number, at, _ in entered(stage)] == [(1, 0), (2, 15)]
-    assert all(mark.round == 2 for mark in saved.marks(directory(handle)))
+    assert of_round_2(handle)
 
 
 def test_a_cancelled_job_writes_its_last_commit(stage: Stage) -> None:
@@ -69,7 +77,7 @@ def test_a_cancelled_job_writes_its_last_commit(stage: Stage) -> None:
     eventually(lambda: step(handle) > 20, "some steps")
     assert saved.marks(directory(handle)) == []
     handle.cancel()
-    assert handle.wait(30).state == "cancelled"
+    assert handle.wait(DEADLINE).state == "cancelled"
     [mark] = saved.marks(directory(handle))
     assert mark.step > 20
     assert saved.read(directory(handle), mark).commits == mark.step
@@ -78,12 +86,11 @@ def test_a_cancelled_job_writes_its_last_commit(stage: Stage) -> None:
 def test_a_node_that_is_asked_to_go_writes_its_last_commit_and_its_replacement_goes_on(stage: Stage) -> None:
     handle = run(stage, 1_000_000)
     eventually(lambda: step(handle) > 20, "some steps")
-    node = handle.status().nodes[0]
-    os.kill(node.pid, 15)  # preemption
+    os.kill(guardian(handle, "0"), 15)  # preemption
     eventually(lambda: len(entered(stage)) == 2, "a second entrance")
     (_, _, before), (_, at, after) = entered(stage)
     assert before != after and at > 20
     assert not [pid for pid in node_processes(handle.id, Path(handle.status().directory, "nodes")) if pid == before]
     stage.finish()
-    final = handle.wait(30)
+    final = handle.wait(DEADLINE)
     assert (final.state, final.spent) == ("succeeded", 0)

@@ -77,7 +77,7 @@ def test_jobs_get_whole_nodes_and_wait_for_their_turn(stage: Stage) -> None:
     stage.running(2)
     second = stage.start(cluster="team")
     assert states() == [f"0 running {first.id}", f"1 running {first.id}"]
-    assert second.status().state == "queued"
+    eventually(lambda: second.status().state == "queued", "the second in the queue", PATIENCE)
     assert "needs 1 of 2" in second.status().sentence
     assert [status.id for status in list_jobs("team")] == [second.id, first.id]
     assert first.status().cluster == "team"
@@ -85,7 +85,7 @@ def test_jobs_get_whole_nodes_and_wait_for_their_turn(stage: Stage) -> None:
         fleet.delete(petctl_home(), "team")
     stage.finish()
     assert first.wait(PATIENCE).state == second.wait(PATIENCE).state == "succeeded"
-    assert counts() == {"idle": 2}
+    eventually(lambda: counts() == {"idle": 2}, "two idle nodes", PATIENCE)
 
 
 def test_a_cluster_has_a_queue_of_its_own(stage: Stage) -> None:
@@ -145,7 +145,7 @@ def test_terminate_cancels_the_job_and_says_why(stage: Stage) -> None:
     status = job.wait(PATIENCE)
     assert (status.state, status.exit_code) == ("cancelled", 130)
     assert "cluster team got smaller" in status.sentence
-    assert counts() == {"idle": 1}
+    eventually(lambda: counts() == {"idle": 1}, "one idle node", PATIENCE)
 
 
 def test_wait_lets_the_job_end_on_its_nodes(stage: Stage) -> None:
@@ -157,7 +157,7 @@ def test_wait_lets_the_job_end_on_its_nodes(stage: Stage) -> None:
     stage.goes_on(number, 2)
     stage.finish()
     assert job.wait(PATIENCE).state == "succeeded"
-    assert states() == []
+    eventually(lambda: states() == [], "no nodes", PATIENCE)
 
 
 def test_an_elastic_job_gets_smaller_instead_and_grows_again(stage: Stage) -> None:
@@ -195,7 +195,7 @@ def test_auto_scale_grows_with_the_jobs_and_shrinks_when_they_have_gone(stage: S
     stage.running(2)
     assert counts() == {"running": 2}
     waiting = stage.start(cluster="team")
-    assert waiting.status().state == "queued"
+    eventually(lambda: waiting.status().state == "queued", "another in the queue", PATIENCE)
     with pytest.raises(UsageError, match="grows to 2"):
         stage.start(nodes=3, cluster="team")
     stage.finish()
@@ -232,7 +232,7 @@ def test_a_node_whose_setup_fails_is_unusable_until_it_is_repaired(stage: Stage)
     assert row["reason"].startswith("setup ended with code 3: no such disk")
     assert "petctl cluster nodes team --reset 0" in row["reason"]
     job = stage.start("exit", "0", cluster="team")
-    assert job.status().state == "queued"
+    eventually(lambda: job.status().state == "queued", "a job in the queue", PATIENCE)
     repaired.touch()
     fleet.reset(petctl_home(), "team", "0")
     assert job.wait(PATIENCE).state == "succeeded"
@@ -302,7 +302,8 @@ def test_two_jobs_have_different_gpus(stage: Stage, monkeypatch: pytest.MonkeyPa
     )
     jobs = [stage.start(cluster="team") for _ in range(2)]
     files = [stage.path / job.id for job in jobs]
-    seen = eventually(lambda: all(f.exists() for f in files) and [f.read_text() for f in files], "both", PATIENCE)
+    texts = lambda: [f.read_text() for f in files if f.exists()]  # noqa: E731
+    seen = eventually(lambda: len(found := texts()) == 2 and all(found) and found, "both", PATIENCE)
     assert sorted(seen) == ["4,5", "6,7"]
 
 

@@ -17,7 +17,16 @@ import pytest
 from petctl.clusters.local.jobdir import JobDirectory, read_json
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, list_jobs
-from tests.integration.local.conftest import Stage, eventually, job_path, processes_of, still_there, supervisor_pid
+from tests.integration.local.conftest import (
+    Stage,
+    eventually,
+    guardian,
+    job_path,
+    processes_of,
+    still_there,
+    supervisor_pid,
+)
+from tests.integration.waiting import DEADLINE
 
 pytestmark = [
     pytest.mark.root,
@@ -148,7 +157,7 @@ def test_a_supervisor_killed_on_a_full_disk_comes_back_and_ends_the_job(disk: Di
     stage.goes_on(number, 1)
     assert stage.marks() == before  # nobody has disturbed the worker
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code, status.spent) == ("succeeded", 0, 0)
     assert not still_there([job_path(handle)])
     assert not list(job_path(handle).glob(".*"))
@@ -157,10 +166,10 @@ def test_a_supervisor_killed_on_a_full_disk_comes_back_and_ends_the_job(disk: Di
 def test_a_node_replaced_on_a_full_disk_cannot_work_and_says_so(disk: Disk, stage: Stage) -> None:
     handle = stage.start(nodes=1, restarts=0)
     stage.running(1)
-    (node,) = handle.status().nodes
+    node = guardian(handle, "0")
     disk.fill()
-    os.kill(node.pid, signal.SIGKILL)
-    status = handle.wait(20)
+    os.kill(node, signal.SIGKILL)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code) == ("failed", 1)
     assert status.error is not None and "no space left" in status.error.message
     assert [mark.round for mark in stage.marks()] == [1, 2]
@@ -191,7 +200,7 @@ def test_a_job_goes_on_when_there_is_room_again(disk: Disk, stage: Stage) -> Non
     assert "from 1 to 2" in handle.scale(2)
     stage.running(2, after=first)
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 0, 2)
 
 
@@ -201,7 +210,7 @@ def test_a_job_can_be_cancelled_on_a_full_disk(disk: Disk, stage: Stage) -> None
     disk.fill()
     handle.cancel()
     handle.cancel(kill=True)
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code) == ("cancelled", 130)
 
 
@@ -214,9 +223,9 @@ def test_a_queued_job_waits_for_room_too(disk: Disk, stage: Stage) -> None:
     directory = JobDirectory(job_path(queued))
     disk.fill()
     stage.finish()
-    assert running.wait(20).state == "succeeded"
+    assert running.wait(DEADLINE).state == "succeeded"
     disk.fill()  # what the ended job has given back
     assert directory.supervised(), directory.supervisor_log.read_text()
     disk.make_room()
-    status = queued.wait(20)
+    status = queued.wait(DEADLINE)
     assert (status.state, status.exit_code, status.epoch) == ("failed", 3, 1)

@@ -29,13 +29,14 @@ from tests.integration.local.conftest import (
     still_there,
     supervisor_pid,
 )
+from tests.integration.waiting import DEADLINE
 
 
 def test_two_nodes_say_hello(stage: Stage) -> None:
     stage.finish()
     handle = stage.start(nodes=2, procs=2)
     lines = list(handle.logs(follow=True))
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code, status.final) == ("succeeded", 0, True)
     assert sorted(line.text for line in lines) == [b"rank %d of 4 in round 1\n" % rank for rank in range(4)]
     assert {(line.rank, line.node) for line in lines} == {(0, "0"), (1, "0"), (2, "1"), (3, "1")}
@@ -46,14 +47,14 @@ def test_two_nodes_say_hello(stage: Stage) -> None:
 
 
 def test_the_exit_code_of_a_worker_is_the_jobs(stage: Stage) -> None:
-    status = stage.start("exit", "7", restarts=0).wait(20)
+    status = stage.start("exit", "7", restarts=0).wait(DEADLINE)
     assert (status.state, status.exit_code) == ("failed", 7)
     assert status.error is not None
     assert (status.error.rank, status.error.node, status.error.code) == (0, "0", 7)
 
 
 def test_a_worker_that_always_fails_uses_up_the_restarts(stage: Stage) -> None:
-    status = stage.start("fail", nodes=2, restarts=2).wait(30)
+    status = stage.start("fail", nodes=2, restarts=2).wait(DEADLINE)
     assert (status.state, status.exit_code, status.spent, len(status.rounds)) == ("failed", 1, 2, 3)
     assert status.error is not None
     assert status.error.rank == 0
@@ -72,7 +73,7 @@ def test_scale_up_and_down(stage: Stage) -> None:
     with pytest.raises(UsageError, match="1 to 3"):
         handle.scale(4)
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.spent) == ("succeeded", 0)
     assert [past.number for past in status.rounds] == [first, second, third]
     assert {line.round for line in handle.logs(tail=1)} == {max(line.round for line in handle.logs())}
@@ -92,7 +93,7 @@ def test_nobody_stops_for_a_node_whose_code_is_still_coming(stage: Stage) -> Non
         stage.goes_on(first, 1)
     second = stage.running(2, after=first)
     stage.finish()
-    assert [past.number for past in handle.wait(20).rounds] == [first, second]
+    assert [past.number for past in handle.wait(DEADLINE).rounds] == [first, second]
 
 
 def test_workers_that_can_be_started_early_wait_for_their_code_too(stage: Stage) -> None:
@@ -113,7 +114,7 @@ def test_workers_that_can_be_started_early_wait_for_their_code_too(stage: Stage)
     early = eventually(lambda: pid_in("early-1-0.out"), "a worker without a place")
     assert eventually(lambda: pid_in("round-0002/rank-1.out"), "a worker of the second round") == early
     handle.cancel(kill=True)
-    assert len(handle.wait(20).rounds) == 2
+    assert len(handle.wait(DEADLINE).rounds) == 2
 
 
 def test_cancel_lets_workers_go(stage: Stage) -> None:
@@ -121,7 +122,7 @@ def test_cancel_lets_workers_go(stage: Stage) -> None:
     number = stage.running(2)
     pids = [mark.pid for mark in stage.marks(number)]
     handle.cancel()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code) == ("cancelled", 130)
     assert not any(exists(pid) for pid in pids)
     assert handle.cancel() == "has ended already"
@@ -131,15 +132,17 @@ def test_kill_does_not_wait_for_the_grace(stage: Stage) -> None:
     handle = stage.start("stubborn", grace=300)
     stage.running(1)
     handle.cancel(kill=True)
-    assert handle.wait(10).state == "cancelled"
+    assert handle.wait(DEADLINE).state == "cancelled"
 
 
 def test_a_job_over_its_time_ends_with_124(stage: Stage) -> None:
-    handle = stage.start(max_time=1)
-    stage.running(1)
-    status = handle.wait(20)
-    assert (status.state, status.exit_code) == ("failed", 124)
-    assert "time limit" in status.sentence
+    for seconds in (1, 5, 25):  # the first in which a worker comes up: how long that takes is the machine's business
+        status = stage.start(max_time=seconds).wait(DEADLINE)
+        assert (status.state, status.exit_code) == ("failed", 124)
+        assert "time limit" in status.sentence
+        if stage.steps(1, 0):
+            return
+    pytest.fail("no worker came up")
 
 
 def test_jobs_wait_in_line_for_slots(stage: Stage) -> None:
@@ -155,9 +158,9 @@ def test_jobs_wait_in_line_for_slots(stage: Stage) -> None:
         lambda: third.status().sentence == "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free", "the third's place"
     )
     third.cancel()
-    assert third.wait(10).sentence == "cancelled while it was queued"
+    assert third.wait(DEADLINE).sentence == "cancelled while it was queued"
     stage.finish()
-    done = [job.wait(30) for job in (first, urgent, second)]
+    done = [job.wait(DEADLINE) for job in (first, urgent, second)]
     assert [status.state for status in done] == ["succeeded"] * 3
     starts = [status.started or 0.0 for status in done]
     assert starts == sorted(starts)
@@ -175,7 +178,7 @@ def test_an_elastic_job_starts_small_and_grows_when_slots_are_free(stage: Stage)
     blocker.cancel()
     stage.running(3, after=first)
     stage.finish()
-    assert handle.wait(20).state == "succeeded"
+    assert handle.wait(DEADLINE).state == "succeeded"
 
 
 def test_secrets_reach_the_workers_and_no_file(stage: Stage) -> None:
@@ -185,7 +188,7 @@ def test_secrets_reach_the_workers_and_no_file(stage: Stage) -> None:
     line = 'printf %s "$API_KEY" | rev > "$PETCTL_OUTPUT_DIR/seen"'
     job = petctl.Job(shell=line, secrets={"API_KEY": "key"}, restarts=0)
     handle = petctl.submit(job)
-    assert handle.wait(20).state == "succeeded"
+    assert handle.wait(DEADLINE).state == "succeeded"
     assert (job_path(handle) / "outputs" / "seen").read_text() == "very-secret-value"[::-1]
     for path in job_path(handle).rglob("*"):
         assert not path.is_file() or b"very-secret-value" not in path.read_bytes(), path
@@ -210,8 +213,8 @@ def test_jobs_are_listed_found_and_removed(stage: Stage) -> None:
     stage.finish()
     handle = stage.start(name="alpha")
     other = stage.start(name="beta")
-    handle.wait(20)
-    other.wait(20)
+    handle.wait(DEADLINE)
+    other.wait(DEADLINE)
     (stage.path / "finish").unlink()
     long = stage.start(name="gamma")
     with pytest.raises(UsageError, match="has not ended"):
@@ -243,7 +246,10 @@ def test_exec_forward_and_token(stage: Stage) -> None:
         handle.exec([str(stage.path / "no-program")])
     with socket.create_server(("127.0.0.1", 0)) as server:
         threading.Thread(target=lambda: server.accept()[0].sendall(b"hello"), daemon=True).start()
-        with handle.forward(server.getsockname()[1]) as port, socket.create_connection(("127.0.0.1", port), 5) as peer:
+        with (
+            handle.forward(server.getsockname()[1]) as port,
+            socket.create_connection(("127.0.0.1", port), DEADLINE) as peer,
+        ):
             assert peer.recv(5) == b"hello"
     path = stage.path / "join.json"
     handle.token(path)
@@ -265,7 +271,7 @@ def test_events_tell_the_story(stage: Stage) -> None:
 def test_logs_can_be_narrowed(stage: Stage) -> None:
     stage.finish()
     handle = stage.start(nodes=2)
-    handle.wait(20)
+    handle.wait(DEADLINE)
     assert [line.rank for line in handle.logs(rank=1)] == [1]
     assert [line.rank for line in handle.logs(node="0")] == [0]
     assert not list(handle.logs(round=2))
@@ -275,8 +281,8 @@ def test_logs_can_be_narrowed(stage: Stage) -> None:
 def test_a_damaged_job_does_not_hide_the_others(stage: Stage) -> None:
     stage.finish()
     handle, other = stage.start(), stage.start()
-    handle.wait(20)
-    other.wait(20)
+    handle.wait(DEADLINE)
+    other.wait(DEADLINE)
     path = job_path(handle)
     (stage.path / "home" / "registry.db").unlink()
     (path / "job.json").write_text("{")
@@ -297,8 +303,8 @@ def test_a_node_joins_by_hand_when_slots_are_short(stage: Stage) -> None:
             second = stage.running(2, after=first)
             assert {mark.node for mark in stage.marks(second)} == {"0", "guest"}
             stage.finish()
-            assert handle.wait(20).state == "succeeded"
-            assert guest.wait(10) == 0
+            assert handle.wait(DEADLINE).state == "succeeded"
+            assert guest.wait(DEADLINE) == 0
         finally:
             guest.terminate()
 
@@ -309,6 +315,6 @@ def test_a_secret_that_is_gone_ends_the_job_with_its_nodes(stage: Stage) -> None
     stage.running(2)
     remove_secret("key")
     os.kill(supervisor_pid(handle), signal.SIGKILL)
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code) == ("failed", 2)
     assert "petctl secret set key" in status.sentence

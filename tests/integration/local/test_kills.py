@@ -17,20 +17,13 @@ from tests.integration.local.conftest import (
     children,
     eventually,
     exists,
+    guardian,
     job_path,
     processes_of,
     still_there,
     supervisor_pid,
 )
-
-
-def guardian(handle: JobHandle, node: str) -> int:
-    """Its process, once the status tells: that is written after the fact."""
-
-    def look() -> int:
-        return next((row.pid for row in handle.status().nodes if row.name == node), 0)
-
-    return int(eventually(look, f"the process of node {node}"))
+from tests.integration.waiting import DEADLINE
 
 
 def test_a_killed_worker_costs_one_restart(stage: Stage) -> None:
@@ -39,7 +32,7 @@ def test_a_killed_worker_costs_one_restart(stage: Stage) -> None:
     os.kill(stage.marks(first)[0].pid, signal.SIGKILL)
     stage.running(2, after=first)
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 1, 2)
     assert status.rounds[1].seconds_lost > 0
 
@@ -63,7 +56,7 @@ def test_a_killed_node_is_replaced_and_not_charged(stage: Stage, who: str, node:
     row = eventually(lambda: restarted(handle, node), "the restart in the status, which is written after the fact")
     assert row.restarts == 1
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.spent) == ("succeeded", 0)
 
 
@@ -74,7 +67,7 @@ def test_a_job_with_a_lost_node_goes_on_below_its_wanted_size(stage: Stage) -> N
     after = eventually(lambda: [mark for mark in stage.marks() if mark.round > first], "a next round")
     assert after[0].world in (1, 2)
     stage.finish()
-    assert handle.wait(20).state == "succeeded"
+    assert handle.wait(DEADLINE).state == "succeeded"
 
 
 def test_a_killed_supervisor_comes_back_and_touches_nobody(stage: Stage) -> None:
@@ -83,11 +76,11 @@ def test_a_killed_supervisor_comes_back_and_touches_nobody(stage: Stage) -> None
     before = stage.marks()
     old = supervisor_pid(handle)
     os.kill(old, signal.SIGKILL)
-    eventually(lambda: supervisor_pid(handle) != old, "a new supervisor", timeout=3)
+    eventually(lambda: supervisor_pid(handle) != old, "a new supervisor")
     eventually(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on under it")
     stage.goes_on(number, 2)
     assert stage.marks() == before
-    status = handle.status()
+    status = eventually(lambda: (now := handle.status()).epoch == 2 and now, "a status of the new supervisor")
     assert (status.epoch, status.state) == (2, "running")
     assert [past.number for past in status.rounds] == [number]
     assert [node.name for node in status.nodes] == ["0", "1"]
@@ -95,9 +88,27 @@ def test_a_killed_supervisor_comes_back_and_touches_nobody(stage: Stage) -> None
     os.kill(guardian(handle, "0"), signal.SIGKILL)  # the new one can do all that the old one could
     stage.running(2, after=number)
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.spent) == ("succeeded", 0)
     assert not still_there([job_path(handle)])
+
+
+def test_a_node_that_is_held_up_while_the_supervisor_is_replaced_costs_no_round(stage: Stage) -> None:
+    handle = stage.start(nodes=2, rendezvous={"silence": 1})
+    number = stage.running(2)
+    agent, old = children(guardian(handle, "1"))[0], supervisor_pid(handle)
+    for pid, what in ((agent, signal.SIGSTOP), (old, signal.SIGKILL)):
+        os.kill(pid, what)
+    try:
+        eventually(lambda: supervisor_pid(handle) != old, "a new supervisor")
+        for _ in range(40):  # each takes three steps of 0.02 s: twice the silence
+            stage.goes_on(number, 2)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    eventually(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on under it")
+    stage.finish()
+    status = handle.wait(DEADLINE)
+    assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 0, 1), list(handle.events())
 
 
 def test_a_wish_survives_the_supervisor(stage: Stage) -> None:
@@ -110,7 +121,7 @@ def test_a_wish_survives_the_supervisor(stage: Stage) -> None:
     stage.running(1, after=second)
     os.kill(supervisor_pid(handle), signal.SIGKILL)
     handle.cancel()
-    assert handle.wait(20).state == "cancelled"
+    assert handle.wait(DEADLINE).state == "cancelled"
 
 
 def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +139,7 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monk
         for pid in found:
             if pid != spared and exists(pid):
                 os.kill(pid, number)
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.exit_code) == ("lost", 70)
     assert "killed" in status.sentence
     assert not still_there([path])
@@ -141,7 +152,7 @@ def test_a_job_whose_supervisor_never_begins_is_lost(stage: Stage, monkeypatch: 
     monkeypatch.setattr("petctl.clusters.local.starting.start_detached", lambda argv, directory, lock: None)
     handle = petctl.submit(petctl.Job(shell="true"))
     assert handle.status().state == "pending"
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert status.state == "lost"
     assert "supervisor.log" in status.sentence
 
@@ -162,7 +173,7 @@ def test_a_queued_job_survives_its_supervisor(stage: Stage) -> None:
         "queued: 1 job ahead",
     ]
     stage.finish()
-    assert [job.wait(30).state for job in (first, second, third)] == ["succeeded"] * 3
+    assert [job.wait(DEADLINE).state for job in (first, second, third)] == ["succeeded"] * 3
     assert len(stage.marks()) == 3
 
 
@@ -175,7 +186,7 @@ def test_all_nodes_and_then_the_supervisor_can_be_killed(stage: Stage) -> None:
     os.kill(supervisor_pid(handle), signal.SIGKILL)
     stage.running(2, after=first)
     stage.finish()
-    status = handle.wait(20)
+    status = handle.wait(DEADLINE)
     assert (status.state, status.spent) == ("succeeded", 0)
 
 
@@ -189,7 +200,7 @@ def test_a_silent_node_is_put_down_and_replaced(stage: Stage) -> None:
     assert not exists(top)
     assert not exists(agent)
     stage.finish()
-    assert handle.wait(20).state == "succeeded"
+    assert handle.wait(DEADLINE).state == "succeeded"
 
 
 def test_a_draft_of_a_killed_submitter_is_not_a_job(stage: Stage) -> None:
@@ -199,6 +210,6 @@ def test_a_draft_of_a_killed_submitter_is_not_a_job(stage: Stage) -> None:
     os.utime(draft, (0, 0))
     assert list_jobs() == []
     stage.finish()
-    stage.start().wait(20)
+    stage.start().wait(DEADLINE)
     assert not draft.exists()
     assert [path for path in Path(jobs).iterdir() if path.name.startswith(".")] == []

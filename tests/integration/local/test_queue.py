@@ -17,6 +17,7 @@ from petctl.clusters.local.jobdir import JobDirectory, write_json
 from petctl.clusters.local.processes import boot_id
 from petctl.jobs import AlreadyExists, JobHandle, get, list_jobs, submit
 from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
+from tests.integration.waiting import DEADLINE
 
 # A directory is made once; a second run would find it and say so.
 ONCE = 'mkdir "{place}/$PETCTL_JOB_ID" || echo "$PETCTL_JOB_ID" >> "{place}/twice"; {rest}'
@@ -72,12 +73,12 @@ def test_only_those_that_run_and_the_head_have_a_supervisor(stage: Stage, runs: 
         f"queued: {ahead} job{'' if ahead == 1 else 's'} ahead" for ahead in range(10)
     ]
     assert handles[5].cancel() == "cancelled"
-    assert handles[5].wait(5).sentence == "cancelled while it was queued"
+    assert handles[5].wait(DEADLINE).sentence == "cancelled while it was queued"
     assert handles[2].cancel() in ("cancelling", "cancelled")  # the head's supervisor does it, if it has come up
-    assert handles[2].wait(10).state == "cancelled"
+    assert handles[2].wait(DEADLINE).state == "cancelled"
     eventually(lambda: handles[3].id in supervisors(handles), "the next head")
     (stage.path / "go").touch()
-    states = [handle.wait(60).state for handle in handles]
+    states = [handle.wait(DEADLINE).state for handle in handles]
     assert states.count("succeeded") == 10
     assert runs.ran() == {handle.id for handle in handles} - {handles[2].id, handles[5].id}
 
@@ -92,7 +93,7 @@ def test_a_higher_priority_takes_the_head_s_place(stage: Stage, runs: Runs) -> N
     urgent = submit(petctl.Job(shell=f'echo "$PETCTL_JOB_ID" >> {order}', name="urgent", code="none", priority=5))
     eventually(lambda: set(supervisors([urgent, *later])) == {urgent.id}, "the old head gone back into the line")
     (stage.path / "go").touch()
-    assert [handle.wait(30).state for handle in (first, urgent, *later)] == ["succeeded"] * 4
+    assert [handle.wait(DEADLINE).state for handle in (first, urgent, *later)] == ["succeeded"] * 4
     assert order.read_text().split() == [urgent.id, *(handle.id for handle in later)]
 
 
@@ -133,7 +134,7 @@ def test_a_submitter_killed_anywhere_submits_again(stage: Stage, runs: Runs, poi
             submit(job, id="mine")
     else:
         submit(job, id="mine")
-    assert get("mine").wait(60).state == "succeeded"
+    assert get("mine").wait(DEADLINE).state == "succeeded"
     assert runs.ran() == {"mine"}
 
 
@@ -150,10 +151,11 @@ def test_a_line_that_nobody_is_left_to_look_after_moves_on_when_somebody_looks(s
                 os.kill(pid, number)
     assert eventually(lambda: first.status().final, "its end")
     assert first.status().state == "lost"
-    assert [handle.wait(60).state for handle in others] == ["succeeded"] * 3
+    assert [handle.wait(DEADLINE).state for handle in others] == ["succeeded"] * 3
     assert runs.ran() == {first.id, *(handle.id for handle in others)}
 
 
+@pytest.mark.timeout(300)
 def test_supervisors_killed_at_random_lose_no_job_and_run_none_twice(stage: Stage, runs: Runs) -> None:
     slots(stage, 2)
     chance = random.Random(20)
@@ -167,7 +169,7 @@ def test_supervisors_killed_at_random_lose_no_job_and_run_none_twice(stage: Stag
                 os.kill(victim, signal.SIGKILL)
         return all(status.final for status in list_jobs())
 
-    eventually(over, "the end of all", 120)
+    eventually(over, "the end of all", 240)
     assert {handle.status().state for handle in handles} == {"succeeded"}
     assert runs.ran() == {handle.id for handle in handles}
 
@@ -187,7 +189,7 @@ def test_a_supervisor_killed_before_its_first_node_costs_nothing(
     write_json(JobDirectory(job_path(second)).coordinator, left)  # it had come so far
     os.kill(head, signal.SIGKILL)
     (stage.path / "go").touch()
-    assert [handle.wait(60).state for handle in (first, second)] == ["succeeded"] * 2
+    assert [handle.wait(DEADLINE).state for handle in (first, second)] == ["succeeded"] * 2
     assert runs.ran() == {first.id, second.id}
 
 
@@ -200,7 +202,7 @@ def test_the_slots_file_removed_by_hand_costs_nothing(stage: Stage, runs: Runs) 
         path.unlink()
     assert others[2].status().sentence == "queued: 2 jobs ahead, needs 1 of 1 node slots, 0 free"
     (stage.path / "go").touch()
-    assert [handle.wait(60).state for handle in (first, *others)] == ["succeeded"] * 4
+    assert [handle.wait(DEADLINE).state for handle in (first, *others)] == ["succeeded"] * 4
     assert runs.ran() == {first.id, *(handle.id for handle in others)}
 
 

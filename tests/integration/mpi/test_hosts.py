@@ -148,7 +148,7 @@ class Hosts:
                 agent.wait(30)
             except subprocess.TimeoutExpired:
                 agent.kill()  # its agent ends the workers then
-                agent.wait(10)
+                agent.wait(30)
         for name in (self.home, *self.others):
             ip("netns", "delete", name, check=False)
 
@@ -162,7 +162,7 @@ def hosts(mpi: Stage, torch_python: str) -> Iterator[Hosts]:
         yield hosts
         if hosts.job:
             (mpi.path / "finish").touch()
-            hosts.petctl("wait", hosts.job, "--timeout", "60s")
+            hosts.petctl("wait", hosts.job, "--timeout", "110s")
     finally:
         hosts.close()
 
@@ -195,7 +195,8 @@ def test_a_failed_rank_on_another_host_is_named(hosts: Hosts) -> None:
         hosts.join(name)
     number, found = hosts.marks(6)
     os.kill(found[5].pid, 9)
-    hosts.marks(6, after=number)
-    status = get(hosts.job).status()
+    again, _ = hosts.marks(6, after=number)
+    told = lambda now: now.rounds and now.rounds[-1].number == again and now  # noqa: E731
+    status = until(lambda: told(get(hosts.job).status()), "the status of that round")
     assert status.spent == 1
     assert f"rank 5 on node {found[5].nodes[5]} was killed by SIGKILL" in [past.reason for past in status.rounds][-1]

@@ -14,7 +14,7 @@ import petctl
 from petctl.agent import processes
 from petctl.jobs import JobHandle, submit
 from petctl.spec import IN_PLACE
-from tests.integration.local.conftest import Stage, children, eventually, exists, job_path, supervisor_pid
+from tests.integration.local.conftest import Stage, children, eventually, exists, guardian, job_path, supervisor_pid
 from tests.integration.mpi.conftest import PATIENCE
 
 pytestmark = pytest.mark.timeout(300)
@@ -69,11 +69,6 @@ def stepping(mpi: Stage, world: int, after: int = 0) -> int:
         return next((n for n in rounds if all(mpi.steps(n, rank) for rank in range(world))), 0)
 
     return int(eventually(look, f"a round after {after} with {world} ranks", PATIENCE))
-
-
-def guardian(handle: JobHandle, node: str) -> int:
-    rows = eventually(lambda: [row for row in handle.status().nodes if row.name == node and row.pid], f"node {node}")
-    return int(rows[0].pid)
 
 
 def test_ranks_have_their_places_their_logs_and_their_end(mpi: Stage) -> None:
@@ -210,7 +205,7 @@ def test_what_mpirun_refuses_is_told_in_its_words(mpi: Stage) -> None:
 
 
 def test_a_hang_is_found_and_the_stacks_are_told(mpi: Stage) -> None:
-    handle = run(mpi, HANGS, nodes=1, procs=2, stall_after=2, restarts=1)
+    handle = run(mpi, HANGS, nodes=1, procs=2, stall_after=5, restarts=1)
     failed = eventually(lambda: handle.status().spent, "the stall", PATIENCE)
     (mpi.path / "finish").touch()
     status = handle.wait(PATIENCE)

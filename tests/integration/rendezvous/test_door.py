@@ -157,7 +157,7 @@ async def test_frames_beyond_4_kib_are_refused_until_the_proof_holds():
 
 @in_loop
 async def test_whoever_does_not_prove_itself_in_time_is_dropped(monkeypatch):
-    monkeypatch.setattr(listener, "PROOF_WITHIN", 0.2)
+    monkeypatch.setattr(listener, "PROOF_WITHIN", 1.5)
     async with Served(ScriptedMachine()) as served:
         with RawPeer(served) as slow, RawPeer(served) as proven:
             await served.blocking(proven.introduce)

@@ -118,14 +118,14 @@ async def test_what_has_arrived_is_read_before_anybody_is_expired():
     async with Served(machine) as served:
         with RawPeer(served) as peer:
             await served.blocking(peer.introduce)
-            machine.until = loop.time() + 0.1
+            machine.until = loop.time() + 0.5
             # Due in the same turn as the machine's deadline, just before it: the report comes in after that turn has
             # looked at the sockets, which is the worst moment.
             loop.call_at(machine.until - 0.01, peer.send, report_of())
             served.server.step(Expect(("0",)))
             await machine.until_true(lambda: machine.log[-2:] == [Expect(("0",)), "settle"])
             machine.log.clear()
-            hold_up(0.2)
+            hold_up(0.6)
             await machine.until_true(lambda: "settle" in machine.log)
             assert machine.log.index("settle") > machine.log.index(machine.of(Reported)[0])
 
@@ -148,7 +148,7 @@ async def test_its_own_lateness_is_told_before_the_next_decision():
 async def test_the_deadline_of_the_machine_makes_it_decide():
     machine = ScriptedMachine()
     async with Served(machine) as served:
-        machine.until = asyncio.get_running_loop().time() + 0.1
+        machine.until = asyncio.get_running_loop().time() + 0.5
         served.server.step(Expect(("0",)))
         await machine.until_true(lambda: machine.until is None)
         assert machine.log.count("settle") == 2

@@ -129,8 +129,8 @@ async def test_a_replaced_coordinator_continues_the_round_with_the_same_members(
 @in_loop
 async def test_a_silent_node_is_lost_and_the_others_go_on():
     now = asyncio.get_running_loop().time()
-    async with Served(Coordinator(Config(1, 2, 2, silence=0.5), now, "test", epoch=1)) as served:
-        nodes = Nodes(served, silence=0.5)
+    async with Served(Coordinator(Config(1, 2, 2, silence=2.0), now, "test", epoch=1)) as served:
+        nodes = Nodes(served, silence=2.0)
         served.server.step(Expect(("0", "1")))
         nodes.start("0", "1")
         await nodes.running("0", "1", number=1)
@@ -139,5 +139,5 @@ async def test_a_silent_node_is_lost_and_the_others_go_on():
         silent.link.send = lambda message: None
         await nodes.running("0", number=2)
         lost = [effect for effect in served.effects if isinstance(effect, Lost)]
-        assert [(effect.node, effect.why) for effect in lost] == [("1", "no word for 0.5 s")]
+        assert [(effect.node, effect.why) for effect in lost] == [("1", "no word for 2 s")]
         await nodes.end()

@@ -71,6 +71,7 @@ async def test_bytes_that_are_no_tls_are_dropped_and_counted(files, monkeypatch)
             assert await served.blocking(lambda: drained(garbage.socket))
             assert await served.blocking(lambda: drained(silent.socket))
         assert served.server.dropped == 2
+        monkeypatch.undo()
         join = JoinFile("job", TOKEN, files[1], served.join.locator)
         link = AgentLink(join)
         assert await link.connect() == {"task": 1}

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.integration.waiting import until
+from tests.integration.waiting import own_part, until
 
 ROOT = Path(__file__).resolve().parents[3]
 ACCOUNT = "devstoreaccount1"
@@ -38,7 +38,7 @@ def free_ports(count: int) -> list[int]:
     while len(sockets) < count:
         one = socket.socket()
         try:
-            one.bind(("127.0.0.1", random.randrange(10_000, 20_000)))
+            one.bind(("127.0.0.1", random.choice(own_part(range(10_000, 20_000)))))
         except OSError:
             one.close()
         else:
@@ -76,7 +76,7 @@ class Server:
         if self._process is not None:
             self._process.send_signal(self.ending)
             try:
-                self._process.wait(10)
+                self._process.wait(60)
             finally:
                 self._process.kill()
                 self._process.wait()

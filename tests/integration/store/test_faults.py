@@ -69,7 +69,7 @@ def test_a_server_that_restarts_in_the_middle(scene: Scene, proxy: Proxy) -> Non
     proxy.after = notice
     with ThreadPoolExecutor(1) as pool:
         copying = pool.submit(scene.copy, source, f"{scene.root}/x")
-        assert middle.wait(30)
+        assert middle.wait(60)
         scene.server.stop()  # in this thread, since the server dies with the thread that started it
         scene.server.start()
         copying.result(60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from petctl.agent.processes import signal_each
 from petctl.store.location import parse_location
 from petctl.store.plan import open_end
 from tests.integration.local.conftest import processes_of
@@ -81,6 +81,11 @@ class Project:
     def said(self, job: str) -> list[str]:
         return [line for line in self("logs", job).stdout.splitlines() if "found" in line]
 
+    def guardian(self, job: str, node: int) -> int:
+        """The top process of a node, once the status tells."""
+        rows = lambda: self.json("status", job)["nodes"][node:]  # noqa: E731
+        return int(until(lambda: (found := rows()) and found[0]["pid"], f"the process of node {node}", PATIENCE))
+
     def objects(self, folder: str = "output") -> dict[str, int]:
         """What the store has of a folder; nothing, as long as it has none."""
         end = open_end(parse_location(f"{self.scene.root}/{folder}"), self.scene.surroundings())
@@ -146,7 +151,7 @@ def test_output_of_a_job_that_fails_is_up_too(project: Project) -> None:
 def test_a_replaced_node_has_them_too(project: Project) -> None:
     job = project.start("-n", "2", "reads.py")
     until(lambda: len(project.said(job)) == 2, "both workers", PATIENCE)
-    os.kill(project.json("status", job)["nodes"][1]["pid"], signal.SIGKILL)
+    os.kill(project.guardian(job, 1), signal.SIGKILL)
     until(lambda: sum("in round 2" in line for line in project.said(job)) == 2, "the second round", PATIENCE)
     project.end(job)
     assert all("found 3 coco/c voc20/a voc20/b" in line for line in project.said(job))
@@ -213,7 +218,7 @@ def test_killed_while_it_fetches_it_goes_on(proxy: Proxy, project: Project) -> N
     until(lambda: len(begun) > 37, "thirty files, and requests for more", PATIENCE)
     until(lambda: " of 100 files" in project("status", "-o", "json", job).stdout, "the node's own words", PATIENCE)
     first = {passed.path for passed in proxy.take() if "/many/file" in passed.path}
-    os.kill(project.json("status", job)["nodes"][0]["pid"], signal.SIGKILL)
+    os.kill(project.guardian(job, 0), signal.SIGKILL)
     until(lambda: len(begun) > 40, "the next node's requests", PATIENCE)
     go_on.set()
     until(lambda: project.said(job), "the worker's first line", PATIENCE)
@@ -231,11 +236,13 @@ def test_what_a_massacre_left_is_sent_by_the_next_job(project: Project) -> None:
     project.environment["PETCTL_SEND_EVERY"] = "1000"
     job = project.start("reads.py")
     directory = Path(project.json("status", job)["directory"])
-    while left := processes_of(directory):  # whoever dies is replaced by somebody who still lives
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    assert project.json("status", job)["state"] == "lost"
+
+    def lost() -> bool:  # whoever dies is replaced by somebody who still lives
+        while left := processes_of(directory):
+            signal_each(left, signal.SIGKILL)
+        return bool(project.json("status", job)["state"] == "lost")
+
+    until(lost, "that nobody is left", PATIENCE)
     assert listed(project, "output") == []
     project("data", "cache", "clear")
     project.end(project.start("-e", "CODE=0", "reads.py"))
@@ -261,7 +268,7 @@ def test_a_node_on_another_machine_gets_them_without_a_key(project: Project) -> 
         logs = "logs/round-*/rank-1.out"
         until(lambda: any("found 3" in log.read_text() for log in state.glob(logs)), "its worker's line", PATIENCE)
         project.end(job)
-        assert far.wait(30) == 0
+        assert far.wait(PATIENCE) == 0
     finally:
         far.kill()
         far.wait()

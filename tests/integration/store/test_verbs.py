@@ -33,7 +33,7 @@ def test_ls_du_and_url(full: Scene) -> None:
         {"location": f"{full.root}/x/sub", "bytes": 12, "files": 2},
     ]
     link = full.petctl("url", "--expires", "10m", f"{full.root}/x/a.txt").stdout.strip()
-    with urllib.request.urlopen(link, timeout=10) as answer:
+    with urllib.request.urlopen(link, timeout=60) as answer:
         assert answer.read() == (full.folder / "source" / "a.txt").read_bytes()
     full.petctl("url", f"{full.root}/x/sub", code=2)
 
@@ -43,7 +43,7 @@ def test_a_link_works_for_any_name(scene: Scene) -> None:
     fill(scene.folder / "source", {name: 5})
     scene.copy(scene.folder / "source", f"{scene.root}/x")
     link = scene.petctl("url", f"{scene.root}/x/{name}").stdout.strip()
-    with urllib.request.urlopen(link, timeout=10) as answer:
+    with urllib.request.urlopen(link, timeout=60) as answer:
         assert answer.read() == (scene.folder / "source" / name).read_bytes()
 
 
@@ -68,7 +68,7 @@ def test_rm_asks_on_a_terminal(full: Scene) -> None:
                 full.words("rm", f"{full.root}/x/sub"), stdin=side, stderr=side, stdout=side, env=full.environ()
             )
             os.write(main, answer)
-            process.wait(30)
+            process.wait(60)
         finally:
             os.close(main)
             os.close(side)

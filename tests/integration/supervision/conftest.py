@@ -6,7 +6,6 @@ import dataclasses
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -25,6 +24,7 @@ from petctl.rendezvous.client import ControlLink
 from petctl.rendezvous.events import Config
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
 from tests.integration.agent.conftest import Node, archive
+from tests.integration.elastic.harness import free_port
 from tests.integration.waiting import DEADLINE, until
 
 __all__ = ["PodBench", "archive", "bench"]
@@ -88,8 +88,7 @@ class PodBench:
         self.go = directory / "go"
         self.containers: list[Container] = []
         self.nodes: list[Node] = []
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
 
     def describe(
         self, kind: str, words: list[str], nodes: int = 2, least: int = 0, most: int = 0, **fields: Any
@@ -214,7 +213,7 @@ class PodBench:
         return own | below | marked
 
     def nothing_left(self) -> None:
-        until(lambda: not self.left(), "no process of the job is left", 10.0)
+        until(lambda: not self.left(), "no process of the job is left")
 
     def kill(self, container: Container) -> None:
         """The whole pod, without a warning."""
@@ -226,9 +225,9 @@ class PodBench:
         """Leaves nothing behind, whatever the test did."""
         for process in self._processes:
             process.poll()
-        processes.extinguish(self.left, 10.0)
+        processes.extinguish(self.left, DEADLINE)
         for process in self._processes:
-            process.wait(10)
+            process.wait(DEADLINE)
         for state in (self.directory / "nodes").glob("*"):
             private.remove_of(str(state))
 
