@@ -289,6 +289,7 @@ def test_a_status_is_whole_and_says_what_kubectl_can_wait_for(jobs: Jobs) -> Non
         "ends": [{**END, "time": now}],
         "kills": 1,
         "killedAt": now,
+        "killsFrom": 3,
         "startTime": now,
         "completionTime": now,
         "exitCode": 0,

@@ -38,7 +38,7 @@ from petctl.agent.workers import Workers
 from petctl.errors import InternalError, Unreachable, UsageError
 from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
-from petctl.rendezvous.messages import Outcome, Report, decode_order, encode
+from petctl.rendezvous.messages import CLOSE, Order, Outcome, Report, decode_order, encode
 
 _TICK = 0.01  # seconds between two ticks at the least
 _LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
@@ -62,7 +62,9 @@ class Agent:
         self._key = f"{join.job}/{options.node}/{options.incarnation}"
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[int] = self._loop.create_future()
-        self._connection = Connection(join, lifeline.spawn, self._connected, self._received, self._lost, self.say)
+        self._connection = Connection(
+            join, lifeline.spawn, self._connected, self._received, self._lost, self.say, self._over
+        )
         adopter = lifeline.guardian if lifeline.subreaper else 0
         self._channel = Channel(lifeline.directory and os.path.join(lifeline.directory, private.SOCKET))
         self._warm = WarmStart(self.remark, lambda warming: self._rounds.warmth_changed())
@@ -210,6 +212,15 @@ class Agent:
     def _lost(self) -> None:
         self._feed(mb.Disconnected())
 
+    def _over(self, outcome: Outcome) -> None:
+        """The job's end, which no coordinator is left to tell."""
+        if self._member is None:
+            self.say(f"{self._join.job} is over: {outcome.sentence}")
+            self._finish(self._exit_code(outcome))
+        else:
+            order = Order(self._member.header, CLOSE, outcome=outcome, sentence=outcome.sentence)
+            self._feed(mb.Received(order))
+
     def _connecting_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and not self._finished.done():
             self._finished.set_exception(task.exception() or InternalError("the connection ended by itself"))
@@ -274,10 +285,10 @@ class Agent:
 
     def _exit_code(self, outcome: Optional[Outcome]) -> int:
         """With a leave code it says whether the node is still needed, and nothing of how the job ended."""
-        assert self._member is not None
         leave_code = self._options.leave_code
         if outcome is not None:
             return outcome.code if leave_code is None else 0
+        assert self._member is not None
         return leave_code or 0 if self._member.leaving else Unreachable.code
 
     def _finish(self, code: int) -> None:

@@ -17,7 +17,7 @@ import os
 from typing import TYPE_CHECKING, Awaitable, Callable, List, Optional, Sequence
 
 from petctl.agent.codesource import CodeSource
-from petctl.agent.host import Devices, state_directory
+from petctl.agent.host import Devices, make_checkpoints, state_directory
 from petctl.agent.options import Options
 from petctl.agent.starting import Launch
 from petctl.agent.task import Task
@@ -51,6 +51,7 @@ class Belongings:
         self._folders: Optional[Folders] = None
         self._results: Optional[Results] = None
         self._fetching = ""
+        make_checkpoints(task)
         if task.batchai:
             self._arrange_site(devices)
 

@@ -31,18 +31,27 @@ def _run(words: List[str], others: Mapping[str, Command]) -> int:
     if words and words[0] in others:
         return others[words[0]](words[1:])
     if not words or "--help" in words or "-h" in words or words[0] == "help":
-        print(USAGE, end="")
+        _print(USAGE.rstrip("\n"))
         return 0 if words else UsageError.code
     command, rest = words[0], words[1:]
     if command in ("version", "--version"):
         import petctl
 
-        print(f"petctl {petctl.__version__} (Python {sys.version.split()[0]})")
+        _print(f"petctl {petctl.__version__} (Python {sys.version.split()[0]})")
         return 0
     if command != "join":
         known = ", ".join(["join", *others])
         raise UsageError(f"there is no command {command!r}; use {known}, version or --help")
     return _join(parse_join(rest))
+
+
+def _print(text: str) -> None:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter would write it once more
+        if not isinstance(error, BrokenPipeError):
+            raise PetctlError(f"the output cannot be written: {error.strerror}") from None
 
 
 def _join(options: Options) -> int:

@@ -6,7 +6,9 @@ is being told of it may swallow what is sent in that moment, for as long as the 
 nobody answers is a short one, and the next twice as long.
 
 When the job's own cluster says how (`revive` in the join file), a node that cannot connect has a new supervisor
-started: whoever gets the lock does it, the others just go on trying.
+started: whoever gets the lock does it, the others just go on trying. When the join file says where the job's end is
+recorded (`outcome` in its locator), a node that cannot connect looks there. One that joins by hand, from where nothing
+tells a job that is over from one whose coordinator is being replaced, does not try for long.
 
 What is said over the connection is none of its business.
 """
@@ -15,20 +17,24 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import os
 import random
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from petctl.errors import AuthError, ProtocolError, Unreachable, UsageError
 from petctl.rendezvous.client import CONNECT_WITHIN, AgentLink
 from petctl.rendezvous.joinfile import JoinFile
+from petctl.rendezvous.messages import Outcome, decode_outcome
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _HURRY, _HURRIED_PAUSE = 10.0, 0.2  # for so many seconds without a coordinator, no longer pause than this
 _FIRST_PATIENCE = 0.25  # seconds for a machine to answer
 _REVIVE_AFTER = 0.1  # seconds without a coordinator
 _REVIVAL_TAKES = 5.0  # seconds that a new supervisor gets before somebody may start another
-_GIVE_UP_AFTER = 600.0  # seconds without ever having been connected
+_GIVE_UP_AFTER = 600.0  # seconds without ever having been connected ...
+_GIVE_UP_BY_HAND = 30.0  # ... to an address at which there was a coordinator when the join file was written
 
 Spawn = Callable[[List[str], str], None]
 
@@ -76,8 +82,8 @@ class Revival:
 class Connection:
     """One node's connection, for the life of its agent.
 
-    on_connected(welcome), on_message(message) and on_lost() are called in the agent's loop; `run` ends only by
-    AuthError or Unreachable before the first welcome.
+    on_connected(welcome), on_message(message), on_lost() and, where no coordinator is left to tell it, on_over(outcome)
+    are called in the agent's loop; `run` ends only by AuthError or Unreachable before the first welcome.
     """
 
     def __init__(
@@ -88,13 +94,15 @@ class Connection:
         on_message: Callable[[Dict[str, Any]], None],
         on_lost: Callable[[], None],
         say: Callable[[str], None],
+        on_over: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
         self._join = join
         self._link = AgentLink(join)
         self._revival: Optional[Revival] = Revival(join.revive, spawn) if join.revive else None
         self._on_connected, self._on_message, self._on_lost = on_connected, on_message, on_lost
-        self._say = say
+        self._say, self._on_over = say, on_over
         self._welcomed = False
+        self._patience = _GIVE_UP_BY_HAND if "address" in join.locator else _GIVE_UP_AFTER
 
     async def run(self) -> None:
         """Connects, delivers, and connects again."""
@@ -133,9 +141,17 @@ class Connection:
                 reason = str(error)
             except Unreachable as error:
                 reason = str(error)
+            outcome = self._recorded_end()
+            if outcome is not None:
+                self._on_over(outcome)
+                await loop.create_future()  # the agent ends, and this with it
             waited = loop.time() - since
-            if not self._welcomed and waited > _GIVE_UP_AFTER:
-                raise Unreachable(f"{reason}; gave up after {waited:.0f} s")
+            if not self._welcomed and waited > self._patience:
+                job = self._join.job
+                raise Unreachable(
+                    f"{reason}; gave up after {waited:.0f} s. `petctl status {job}` tells whether the job is over; if "
+                    f"not, `petctl token {job}` writes a new join file"
+                )
             if reason != told and waited > _REVIVE_AFTER:
                 told = reason
                 self._say(f"{reason}; trying again")
@@ -150,3 +166,16 @@ class Connection:
             self._revival.end()
         self._welcomed = True
         return welcome
+
+    def _recorded_end(self) -> Optional[Outcome]:
+        """How the job ended, where that can be looked up."""
+        place = self._join.locator.get("outcome")
+        if place is None:
+            return None
+        try:
+            return decode_outcome(json.loads(Path(place).read_bytes()))
+        except (OSError, ValueError, ProtocolError):
+            pass
+        if not self._welcomed and not Path(place).parent.exists():
+            raise Unreachable(f"{self._join.job} is over, and was removed")
+        return None

@@ -5,6 +5,7 @@ It looks and decides; nothing is started and nothing is sent.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import socket
@@ -100,6 +101,13 @@ def make_outputs(task: Task, options: Options) -> str:
     except OSError as error:
         raise PetctlError(f"cannot make the directory {error.filename} for outputs: {error.strerror}") from None
     return directory
+
+
+def make_checkpoints(task: Task) -> None:
+    """The directory for checkpoints, if this machine has that place."""
+    if _here(task.checkpoint_dir):
+        with contextlib.suppress(OSError):  # whoever writes there will say why not
+            os.makedirs(task.checkpoint_dir, exist_ok=True)
 
 
 def _here(directory: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set
 
 from petctl.agent.inotify import Watcher
 from petctl.agent.logfiles import LogName, dropped_marker, list_logs, parse_file, parse_round
@@ -87,8 +87,8 @@ class LogFollower:
 
     `accept` chooses files by their name; `begin` says at which offset of a file to start (for `--tail`); a change in
     one of the directories `watch` also ends a `wait` (where the caller learns that the job is over); the beginning of
-    an unfinished line is delivered after `partial_after` seconds; `in_turn`: a rank's files of one round are delivered
-    to their ends before those of the next.
+    an unfinished line is delivered after `partial_after` seconds; `in_turn`: the files of one round are delivered to
+    their ends before those of the next.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class LogFollower:
     ) -> None:
         self._log_dir = os.path.abspath(log_dir)
         self._partial_after, self._in_turn = partial_after, in_turn
-        self._newest: Dict[Tuple[int, str], int] = {}  # rank and stream -> round, where they come in turn
+        self._newest = 0  # the round that is delivered, where they come in turn
         self._accept, self._begin = accept, begin
         self._sources: Dict[LogName, _Source] = {}
         self._dirty: Set[LogName] = set()
@@ -140,7 +140,7 @@ class LogFollower:
             for name in sorted(self._dirty):
                 source = self._sources[name]
                 if self._in_turn:
-                    yield from self._finish_before(name)
+                    yield from self._finish_before(name.round)
                 block = self._read_some(source)
                 if not block:
                     self._dirty.discard(name)
@@ -182,14 +182,13 @@ class LogFollower:
             source.close()
         self._watcher.close()
 
-    def _finish_before(self, name: LogName) -> Iterator[Chunk]:
-        """What is left of the same rank's earlier rounds, unfinished lines too."""
-        key = (name.rank, name.stream)
-        if self._newest.get(key, 0) >= name.round:
+    def _finish_before(self, number: int) -> Iterator[Chunk]:
+        """What is left of earlier rounds, unfinished lines too."""
+        if self._newest >= number:
             return
-        self._newest[key] = name.round
+        self._newest = number
         for earlier in sorted(self._sources):
-            if earlier.round < name.round and (earlier.rank, earlier.stream) == key:
+            if earlier.round < number:
                 source = self._sources[earlier]
                 while block := self._read_some(source):
                     data = _whole_lines(source, block)

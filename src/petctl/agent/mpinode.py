@@ -215,6 +215,8 @@ class MpiNode(Launcher):
 
     def _ended_early(self, worker: Worker) -> None:
         current = self._round
+        if worker.code == 0 and not self._workers.running:
+            return  # its ranks have ended well since
         if current is not None and current.number == worker.launch.round and not self._workers.stopping:
             self._ended(self._explain(current, worker))
 

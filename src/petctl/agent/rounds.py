@@ -62,6 +62,7 @@ class Rounds:
         self._prepared = not belongings.task.needs_preparation
         self._ready: Task  # as the task is once the preparation has ended well
         self._start_waits = self._early_waits = False  # for them: a round; workers that are to be started early
+        self._note = ""  # what the node does before its workers start
         self._own: Dict[int, Tuple[int, int]] = {}  # round -> first rank, end of ranks
         self._log_cap = LogCap()
         self._memory = MemoryWatch()
@@ -80,13 +81,13 @@ class Rounds:
             self._begin_early()
         self.warmth_changed()
         if self._start_waits:
-            self._feed(mb.Doing(""))
+            self._tell("")
             self._start_round()
 
     def still_coming(self, sentence: str) -> None:
         """How far they are."""
         if self._start_waits:
-            self._feed(mb.Doing(sentence))
+            self._tell(sentence)
 
     def warm_up(self) -> None:
         """Imports that are known are made while the node joins."""
@@ -131,7 +132,7 @@ class Rounds:
         self._own[effect.round] = (place.first_rank, place.first_rank + procs)
         if self._belongings.coming:
             self._start_waits, self._early_waits = True, False
-            self._feed(mb.Doing(self._belongings.coming))
+            self._tell(self._belongings.coming)
         else:
             self._start_round()
 
@@ -151,7 +152,7 @@ class Rounds:
         except PetctlError as error:
             self._fail(str(error), lasting=True)
             return
-        self._feed(mb.Doing("preparing"))
+        self._tell("preparing")
         self._launch([preparation(task, self._ready, here.node, here.node_key, os.environ, self._log_dir)])
 
     def _start_workers(self) -> None:
@@ -186,6 +187,7 @@ class Rounds:
 
     def stopped(self) -> None:
         """No worker is in a round any more."""
+        self._tell("")
         self._lifeline.own(self._workers.groups)
         self.launcher.end()
 
@@ -193,6 +195,11 @@ class Rounds:
         """Is that a file of one of this node's workers?"""
         first, end = self._own.get(name.round, (0, 0))
         return first <= name.rank < end
+
+    def _tell(self, note: str) -> None:
+        if note != self._note:
+            self._note = note
+            self._feed(mb.Doing(note))
 
     # -- how it goes -------------------------------------------------------------------------------------------------
 
@@ -245,7 +252,7 @@ class Rounds:
         if worker.code == 0:
             self._prepared, self._belongings.task = True, self._ready
             self.warm_up()
-            self._feed(mb.Doing(""))
+            self._tell("")
             self._start_workers()
             return
         found = rootcause.explain(worker, self._here.node, self._memory)

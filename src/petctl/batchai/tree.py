@@ -38,6 +38,15 @@ KINDS = {
     "jobs": "job",
     "storage": "storage account",
 }
+FLAGS = {"groups": "-g", "workspaces": "-w", "experiments": "-e"}
+VERBS = {
+    "groups": "group",
+    "workspaces": "workspace",
+    "clusters": "cluster",
+    "fileservers": "file-server",
+    "experiments": "experiment",
+    "jobs": "job",
+}
 
 
 class Missing(NotFound):
@@ -149,5 +158,20 @@ def missing_words(trail: Trail, there: list[str]) -> str:
     near = difflib.get_close_matches(trail[-1][1], there, n=1, cutoff=0.5)
     if near:
         return f"there is no {words(trail)}; did you mean {near[0]!r}?"
-    others = f"; there are: {', '.join(there[:8])}{' ...' if len(there) > 8 else ''}" if there else ""
-    return f"there is no {words(trail)}{others}"
+    if there:
+        return f"there is no {words(trail)}; there are: {', '.join(there[:8])}{' ...' if len(there) > 8 else ''}"
+    return f"there is no {words(trail)}, nor any other; {_making(trail)}"
+
+
+def _making(trail: Trail) -> str:
+    """How the first one of its kind is made."""
+    (kind, name), outer = trail[-1], dict(trail[:-1])
+    if kind == "storage":
+        return f"make one: batchai storage account create -n {name}"
+    if (kind, name) == ("groups", "default"):
+        return "the first job makes it: batchai job create -n NAME -f job.json"
+    flags = [f" {FLAGS[place]} {outer[place]}" for place in FLAGS if outer.get(place, "default") != "default"]
+    command = f"batchai {VERBS[kind]} create{''.join(flags)} -n {name}"
+    if kind in ("clusters", "fileservers"):
+        return f"make one: {command} ... ('batchai {VERBS[kind]} create --help' tells the rest)"
+    return f"make one: {command}{' -f job.json' if kind == 'jobs' else ''}"

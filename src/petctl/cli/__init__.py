@@ -4,6 +4,7 @@
     verbs.py        which verbs there are; imports nothing, because every start of petctl reads it
     group.py        finds a verb's file by its name, and the nearest verb for a mistyped one
     failures.py     every error -> a sentence and an exit code
+    unwritten.py    ... where the output itself cannot be written
     options.py      options and arguments that several verbs share
     job_options.py  the words of run, submit and render -> Job
     follow.py       a running job -> the terminal; Ctrl-C

@@ -12,6 +12,7 @@ from petctl.cli.data_folders import both_ends, location_of, source_of, unmistaka
 from petctl.cli.data_look import du, ls, rm, url
 from petctl.cli.options import Decorated, Verbs, examples, output_option
 from petctl.errors import UsageError
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.store.location import Location
@@ -177,7 +178,7 @@ def _copy(
             for entry in extra:
                 _say(entry.path, "would be removed")
         elif removed:
-            agree_to_remove(f"{extra.count} files that {source} does not have, from {target}", yes)
+            agree_to_remove(f"{counted(extra.count, 'file')} that {source} does not have, from {target}", yes)
             remove_all(second, extra)
         extra.close()
     report(tally, output, dry_run, removed if delete else None)

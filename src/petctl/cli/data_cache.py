@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import Verbs, examples, output_option, print_json
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.agent.foldercache import Cache
@@ -49,7 +50,7 @@ def clear(output: str) -> None:
     if output == "json":
         print_json({"removed": count, "bytes": size})
     else:
-        click.echo(f"petctl: removed {count} copies, {size:,} bytes", err=True)
+        click.echo(f"petctl: removed {counted(count, 'copy', 'copies')}, {counted(size, 'byte')}", err=True)
 
 
 def _cache() -> Cache:

@@ -12,6 +12,7 @@ import click
 from petctl.cli.data_folders import source_of, unmistakable
 from petctl.cli.options import examples, output_option, print_json
 from petctl.errors import NoSuchPlace, UsageError
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.store.location import Location
@@ -66,7 +67,7 @@ def du(locations: tuple[str, ...], output: str) -> None:
             size += entry.size
         found.append({"location": str(end.location), "bytes": size, "files": files})
         if output != "json":
-            click.echo(f"{size:>15,}  {files:>9,} files  {end.location}")
+            click.echo(f"{size:>15,}  {files:>9,} {'file ' if files == 1 else 'files'}  {end.location}")
     if output == "json":
         print_json(found)
 
@@ -140,7 +141,7 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
     if output == "json":
         print_json({"location": str(end.location), "removed": 0 if dry_run else removed, "found": removed})
     else:
-        click.echo(f"petctl: {'would remove' if dry_run else 'removed'} {removed} files", err=True)
+        click.echo(f"petctl: {'would remove' if dry_run else 'removed'} {counted(removed, 'file')}", err=True)
 
 
 def _open(location: Location, must: bool = False) -> End:

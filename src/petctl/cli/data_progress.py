@@ -11,6 +11,7 @@ import click
 
 from petctl.cli.options import print_json
 from petctl.cli.text import duration
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.store.transfer import Tally
@@ -86,9 +87,9 @@ def report(tally: Tally, output: str, dry_run: bool, removed: int | None) -> Non
         print_json(document)
         return
     verb = "would copy" if dry_run else "copied"
-    parts = [f"{verb} {tally.files:,} files, {size(tally.bytes)} in {duration(tally.seconds)}"]
+    parts = [f"{verb} {counted(tally.files, 'file')}, {size(tally.bytes)} in {duration(tally.seconds)}"]
     if tally.skipped:
-        parts.append(f"{tally.skipped:,} were there already")
+        parts.append(f"{tally.skipped:,} {'was' if tally.skipped == 1 else 'were'} there already")
     if removed is not None:
         parts.append(f"{'would remove' if dry_run else 'removed'} {removed:,}")
     click.echo(f"petctl: {'; '.join(parts)}", err=True)

@@ -23,6 +23,7 @@ from typing import Sequence, TextIO
 import click
 
 from petctl.cli.group import petctl
+from petctl.cli.unwritten import NO_ROOM
 from petctl.errors import InternalError, PetctlError, is_no_room
 
 INTERRUPTED = 130
@@ -67,7 +68,7 @@ def run_to_exit_code(words: Sequence[str], command: click.Command = petctl, prog
     except Exception as error:
         if isinstance(error, OSError) and is_no_room(error) and error.filename is None:
             _silence(sys.stdout)
-            return _tell("the output cannot be written: no space left on its disk", PetctlError.code, invocation)
+            return _tell(NO_ROOM, PetctlError.code, invocation)
         unusable = _unusable_home() if getattr(error, "errno", None) in _NOT_OURS else ""
         if unusable:
             return _tell(unusable, PetctlError.code, invocation)
@@ -114,8 +115,8 @@ def _tell(sentence: str, code: int, invocation: Invocation) -> int:
 def _print(text: str, code: int) -> int:
     try:
         print(text, file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        silence_broken_streams()
+    except OSError:  # nobody reads it, or its disk is full: the code is left to say it
+        _silence(sys.stderr)
     return code
 
 

@@ -35,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 def _print(text: str) -> int:
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        from petctl.cli.unwritten import tell_unwritten
+
+        return tell_unwritten(error, "petctl")
     return 0

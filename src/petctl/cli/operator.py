@@ -9,6 +9,7 @@ import click
 
 from petctl.cli.options import Decorated, Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.clusters.kubernetes.api import Api
@@ -139,7 +140,7 @@ def uninstall(
     if output == "json":
         print_json({"removed": removed, "jobs_left": left})
         return
-    what = f"{len(removed)} objects are removed" if removed else f"there was no operator in {wishes.namespace}"
+    what = f"{counted(len(removed), 'object')} removed" if removed else f"there was no operator in {wishes.namespace}"
     stay = f"; {left} ElasticJob(s) stay, and nobody looks after them" if left else ""
     click.echo(f"petctl: {what}{stay}", err=True)
 

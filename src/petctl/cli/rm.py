@@ -15,6 +15,8 @@ from petctl.errors import UsageError
 @output_option()
 def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> None:
     """Remove finished jobs: logs, outputs and checkpoints in their directories too."""
+    from petctl.clusters.base import InUse
+
     if not jobs and not finished:
         raise UsageError("which job? Name one, or all that have ended with --finished")
     handles = find_jobs(jobs)
@@ -29,7 +31,13 @@ def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> 
         raise UsageError(f"still going on: {names}. Nothing is removed; first: petctl cancel {names}, or use --force")
     removed = []
     for handle in unique.values():
-        handle.remove(force=force)
+        try:
+            handle.remove(force=force)
+        except InUse as error:
+            if not finished:
+                raise
+            click.echo(f"petctl: {error}: it stays", err=True)
+            continue
         removed.append(handle.id)
         if output != "json":
             click.echo(f"{handle.id}: removed")

@@ -12,6 +12,7 @@ import click
 
 from petctl.cli.options import examples, output_option, print_json
 from petctl.errors import InternalError, UsageError
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -243,7 +244,7 @@ def rm(name: str, keep_jobs: bool, output: str) -> None:
     if output == "json":
         print_json({"removed": folder.name, "jobs": sorted(removed)})
     else:
-        click.echo(f"{folder.name}: removed, with {len(removed)} jobs")
+        click.echo(f"{folder.name}: removed, with {counted(len(removed), 'job')}")
 
 
 def _found(name: str) -> Folder:

@@ -158,12 +158,15 @@ def without_types(text: str) -> str:
     """The same program without imports of types that nothing in it names any more.
 
     It reads what `without_annotations` has left."""
-    for found in _OF_TYPES.finditer(text):
-        words, rest = found[2], text.replace(found[0], "")
-        used = [name for name in re.findall(r"\w+", words) if re.search(rf"\b{name}\b", rest)]
+
+    def needed(found: re.Match[str]) -> str:
+        words, rest = found[2], text[: found.start()] + text[found.end() :]
+        names = re.findall(r"\w+(?: as \w+)?", words)
+        used = [name for name in names if re.search(rf"\b{name.split()[-1]}\b", rest)]
         line = f"{found[1]} {', '.join(used)}" if used else ""
-        text = text.replace(found[0], line + "\n" * words.count("\n"))
-    return text
+        return line + "\n" * words.count("\n")
+
+    return _OF_TYPES.sub(needed, text)
 
 
 def _masked(text: str) -> str:

@@ -30,6 +30,10 @@ KINDS = {
 DEFAULT = "local"
 
 
+class InUse(UsageError):
+    """What is to be removed is needed by a job that has not ended."""
+
+
 class AlreadyExists(PetctlError):
     """There is a job of this id: take another."""
 

@@ -19,6 +19,8 @@ from petctl.rendezvous.events import Config
 from petctl.spec import Job
 from petctl.spec.retries import retried_causes, retried_codes
 
+CHECKPOINTS = "PETCTL_CHECKPOINT_DIR"  # the user may name another place, to go on from what an earlier job has saved
+
 
 def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:
     """One node's share of a job, without the values of its secrets: those are added on the way to the agents."""
@@ -48,15 +50,9 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         log_cap=job.log_cap,
         output_dir=str(directory / "outputs") if directory else "",
         outputs=list(job.outputs),
-        checkpoint_dir=_checkpoints(job, directory) if directory else "",
+        checkpoint_dir=job.env.get(CHECKPOINTS) or str(directory / "checkpoints") if directory else "",
         timing=Timing(silence=job.rendezvous.silence, fence_after=job.rendezvous.fence_after),
     )
-
-
-def _checkpoints(job: Job, directory: Path) -> str:
-    """The job's own, unless the user names another, to go on from what an earlier job has saved."""
-    given = job.env.get("PETCTL_CHECKPOINT_DIR", "")
-    return str(Path(given).expanduser().absolute()) if given else str(directory / "checkpoints")
 
 
 def _batchai(job: Job, job_id: str) -> Dict[str, Any]:

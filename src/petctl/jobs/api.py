@@ -155,11 +155,16 @@ def submit(
     return _submit_as(replace(job, name=name_of(job)), where, code, checked_id(id))
 
 
-def resubmit(reference: str, cluster: str | None = None, new_code: bool = False) -> JobHandle:
-    """Starts a job again, as a new one: with the code that it had, or with `new_code` as that is now."""
+def resubmit(reference: str, cluster: str | None = None, new_code: bool = False, resume: bool = False) -> JobHandle:
+    """Starts a job again, as a new one: with the code that it had, or with `new_code` as that is now; with `resume`
+    from the checkpoints that it left."""
     before = get(reference)
     record = before.record()
     job = replace(job_from_dict(record["job"]), python=record["plan"]["task"]["python"])
+    if resume:
+        if cluster:
+            raise UsageError("--resume goes on where the checkpoints are; leave --cluster out")
+        job = replace(job, env={**job.env, **_left_checkpoints(before, record)})
     there = Path(record["cwd"])  # what its words are relative to, wherever they are said again
     if "://" not in job.code:
         named = job.code not in ("", IN_PLACE)
@@ -172,6 +177,21 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False)
     there_before = record["cluster"] if before.cluster == DEFAULT else before.cluster
     where = find_cluster(cluster or job.cluster or there_before, petctl_home())
     return _submit(job, where, None if new_code else record.get("code"))
+
+
+def _left_checkpoints(before: JobHandle, record: Mapping[str, Any]) -> dict[str, str]:
+    """The variable that names them, of a job that writes no more of them."""
+    from petctl.clusters.task import CHECKPOINTS
+
+    if not before.status().final:
+        raise UsageError(f"{before.id} has not ended and may write checkpoints; first: petctl cancel {before.id}")
+    place = str(record["plan"]["task"]["checkpoint_dir"])
+    if not record["job"].get("env", {}).get(CHECKPOINTS) and not Path(place).is_dir():
+        raise UsageError(
+            f"the checkpoints of {before.id} went with its nodes; to keep those of the next job, mount a volume and "
+            f"name a directory in it: -e {CHECKPOINTS}=DIRECTORY"
+        )
+    return {CHECKPOINTS: place}
 
 
 def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHandle:

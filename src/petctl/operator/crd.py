@@ -240,6 +240,7 @@ def _status() -> Schema:
         "ends": _ends(),
         "kills": integer("So often pods were ended because they used more than they may; counted like failures."),
         "killedAt": moment("When that was last."),
+        "killsFrom": integer("`nodes` at that time: pods from before count again only if they end much later."),
         "startTime": moment("When the operator took the job up."),
         "completionTime": moment("When the job ended."),
         "exitCode": integer("The job's exit code, once it has ended."),
@@ -258,7 +259,7 @@ def _ends() -> Schema:
         "time": moment("When."),
         "own": boolean("Whether it used more than it may, so that the next one will end like it."),
     }
-    one = mapping("One of them.", end, ["pod", "message"])
+    one = mapping("One of them.", end, ["pod", "uid", "message", "time"])
     return {"description": "How the last pods ended that were lost.", "type": "array", "items": one}
 
 

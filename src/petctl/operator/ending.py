@@ -17,7 +17,7 @@ from petctl.operator import pods as make
 from petctl.operator.elasticjob import Object
 from petctl.operator.lives import ended_at, is_live, terminates
 from petctl.operator.record import record_of
-from petctl.operator.remembering import counted
+from petctl.operator.remembering import Noted, last_cause, noted
 from petctl.operator.seen import Seen, counts_of, generation_of, of_role
 from petctl.operator.steps import Announce, Decision, Delete, DeleteJob, DeleteService, Step
 
@@ -38,9 +38,9 @@ def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
     started = seconds(job.status.get("startTime"))
     if deadline and started and not job.suspended and now >= started + deadline:
         return _message("failed", 124, f"over its activeDeadlineSeconds ({deadline})", now)
-    kills, _, last = counted(job.status, of_role(seen, NODE))
-    if last is not None and kills > job.restarts and not job.suspended:
-        return _message("failed", KILLED, f"{last.sentence}, after {job.restarts} restarts", now)
+    found = _noted(seen)
+    if found.kill is not None and found.status["kills"] > job.restarts and not job.suspended:
+        return _message("failed", KILLED, f"{found.kill.sentence}, after {job.restarts} restarts", now)
     if not job.status.get("coordinators"):
         try:
             make.coordinator_pod(job, record_of(job, job.most), 0, alone=True)
@@ -56,7 +56,7 @@ def _message(state: str, code: int, sentence: str, now: float) -> dict[str, Any]
 
 def closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
     """Puts the outcome on record; what is left is cleaned at the next look."""
-    job, outcome = seen.job, message["outcome"]
+    job, outcome, found = seen.job, message["outcome"], _noted(seen)
     well, sentence = outcome["state"] == "succeeded", str(outcome["sentence"])
     conditions = c.Conditions(job.status, now, generation_of(job))
     reason = "ElasticJobSucceeded" if well else _why(outcome)
@@ -67,6 +67,7 @@ def closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
     status = {
         **job.status,
         **counts_of(seen),
+        **found.status,
         "phase": c.SUCCEEDED if well else c.FAILED,
         "message": f"{outcome['state']}: {sentence}",
         "conditions": conditions.all(),
@@ -76,17 +77,24 @@ def closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
         "observedGeneration": generation_of(job),
     }
     status.pop("cause", None)
-    if cause := _cause(job.status, outcome):
+    before = last_cause(found.status) if found.new else str(job.status.get("cause") or "")
+    if cause := _cause(outcome, before):
         status["cause"] = cause
-    return Decision(status, (Announce(reason, sentence, not well),), now)
+    return Decision(status, (*found.told(), Announce(reason, sentence, not well)), now)
 
 
-def _cause(status: Mapping[str, Any], outcome: Mapping[str, Any]) -> str:
-    """That of the failure, or else what became of pods before."""
+def _noted(seen: Seen) -> Noted:
+    return noted(seen.job.status, (*of_role(seen, COORDINATOR), *of_role(seen, NODE)))
+
+
+def _cause(outcome: Mapping[str, Any], before: str) -> str:
+    """That of the failed worker; where none failed what the sentence shows, or else what became of pods before."""
     if outcome["state"] in ("succeeded", "cancelled"):
         return ""
-    failure = outcome.get("failure") or {}
-    return str(failure.get("cause") or causes.find(str(outcome["sentence"])) or status.get("cause") or "")
+    found, failure = causes.find(str(outcome["sentence"])), outcome.get("failure")
+    if failure:
+        return str(failure.get("cause") or found)
+    return before or found if found in ("", "nodes-missing") else found
 
 
 def _why(outcome: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from petctl.clusters.kubernetes.manifests import LEFT
@@ -84,7 +85,8 @@ def ended_at(pod: Object) -> float:
 
 
 def _ends(pod: Object) -> Iterator[tuple[str, dict[str, Any]]]:
-    for container in pod.get("status", {}).get("containerStatuses") or ():
+    status = pod.get("status", {})
+    for container in chain(status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()):
         end = container.get("state", {}).get("terminated")
         if end:
             yield str(container.get("name")), end

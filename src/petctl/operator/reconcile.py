@@ -23,7 +23,7 @@ from petctl.operator.elasticjob import Object
 from petctl.operator.ending import cleaned, closed, ended
 from petctl.operator.lives import began_at, ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
 from petctl.operator.pods import number_of
-from petctl.operator.remembering import cause_of, counted, last_cause, remembered
+from petctl.operator.remembering import last_cause, noted
 from petctl.operator.seen import Seen, counts_of, generation_of, index_of, names_of, of_role
 from petctl.operator.steps import (
     Announce,
@@ -127,16 +127,9 @@ class _Look:
 
     def _remember(self) -> None:
         """How they did, before they are removed."""
-        over = [pod for pod in (*self.coordinators, *self.nodes) if not is_live(pod)]
-        ends, new = remembered(self.status, over)
-        if ends:
-            self.status["ends"] = ends
-        for end in new:
-            reason = "".join(word.capitalize() for word in cause_of(end).split("-")) or "PodEnded"
-            self.steps.append(Announce(reason, end.sentence, warning=True))
-        kills, until, fresh = counted(self.status, self.nodes)
-        if fresh:
-            self.status |= {"kills": kills, "killedAt": until}
+        found = noted(self.status, (*self.coordinators, *self.nodes))
+        self.status |= found.status
+        self.steps += found.told()
 
     # coordinator
 
@@ -264,9 +257,10 @@ class _Look:
     def _phase(self) -> tuple[str, str]:
         running = [pod for pod in self.live if runs(pod)]
         why = [reason for pod in (self.coordinator, *self.live) if pod and (reason := looking.why_not_running(pod))]
-        ends = self.status.get("ends") or ()
-        if not why and ends and len(running) < self._target:
-            why = [f"pod {ends[-1]['pod']} {ends[-1]['message']}"]
+        if not why and len(running) < self._target:
+            there = {pod["metadata"]["uid"] for pod in (*self.coordinators, *self.nodes)}
+            ends = [end for end in self.status.get("ends") or () if end["uid"] in there]
+            why = [f"pod {end['pod']} {end['message']}" for end in ends[-1:]]
         sentence = "; ".join([f"{len(running)} of {self._target} nodes run", *why[:1]])
         if self.coordinator is not None and runs(self.coordinator) and len(running) >= self.job.least:
             self.conditions.set(c.RUNNING, True, "ElasticJobRunning", "enough nodes run")

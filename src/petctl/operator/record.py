@@ -16,6 +16,8 @@ from petctl.errors import UsageError
 from petctl.operator.elasticjob import ElasticJob
 from petctl.rendezvous.events import Config
 
+_CHECKPOINTS = "PETCTL_CHECKPOINT_DIR"
+
 
 def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:
     """What coordinator and nodes must know; UsageError says what the ElasticJob lacks."""
@@ -72,7 +74,14 @@ def _wish(job: ElasticJob, task: Task, nodes: str) -> dict[str, Any]:
         "grace": task.grace,
         "image": str(job.container.get("image") or ""),
         "pod": job.patch(),
+        "env": {_CHECKPOINTS: named} if (named := _named_checkpoints(job)) else {},
     }
+
+
+def _named_checkpoints(job: ElasticJob) -> str:
+    """The place for them that the container's environment names, if it is a plain path."""
+    named = [str(one.get("value")) for one in job.container.get("env") or () if one.get("name") == _CHECKPOINTS]
+    return next((place for place in named if place.startswith("/")), "")
 
 
 def _task(job: ElasticJob) -> Task:
@@ -99,5 +108,5 @@ def _task(job: ElasticJob) -> Task:
         max_nodes=job.most,
         log_dir=f"{STATE}/logs",
         output_dir=f"{STATE}/outputs",
-        checkpoint_dir=f"{STATE}/checkpoints",
+        checkpoint_dir=_named_checkpoints(job) or f"{STATE}/checkpoints",
     )

@@ -1,50 +1,60 @@
 """What is kept of pods that ended badly, in the job's status: they are removed when their successors are made. Pure.
 
-    remembered(status, pods)      the last ends, with what is new among them
-    counted(status, pods)         how often pods asked for too little, and until when that was counted
+    noted(status, pods)      the last ends, what is new among them, and how often pods asked for too little
 
-Pods that were killed for what they asked too little of are counted like failures of workers, whose pods they were: from
-`backoffLimit` of them the job is restarted. As with workers, all that ends together counts once: only a pod that was
-started after the last one that was counted is counted.
+Nodes whose pods were killed for what they asked too little of are counted like failures of workers, whose pods they
+were: from `backoffLimit` of them the job is restarted. As with workers, all that ends together counts once: the pods
+that there are when one is counted are not counted within the next minute. That is told by the pods' numbers, since
+clocks of machines differ. A pod that somebody deleted is not counted, however it ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from petctl import causes
 from petctl.clusters.kubernetes.moments import seconds, written
+from petctl.clusters.kubernetes.names import NODE
 from petctl.clusters.kubernetes.podends import End, end_of
 from petctl.operator.elasticjob import Object
-from petctl.operator.lives import began_at
+from petctl.operator.lives import ended, is_live, terminates
+from petctl.operator.pods import number_of, role_of
+from petctl.operator.steps import Announce
 
 KEPT = 8
 """So many ends are remembered."""
+TOGETHER = 60.0
+"""Seconds: pods that there were before end together if they end so close to each other."""
 
 
-def remembered(status: Mapping[str, Any], pods: Iterable[Object]) -> tuple[list[dict[str, Any]], list[End]]:
-    """The entries of the status, and the ends that were not among them."""
-    kept, new = list(status.get("ends") or ()), []
-    for end in sorted(filter(None, map(end_of, pods)), key=lambda end: end.time):
-        time = written(end.time)
-        known = any(entry.get("uid") == end.uid for entry in kept)
-        older = bool(kept) and time < kept[-1]["time"]  # it was there, and others have taken its place
-        if known or older or sum(entry["time"] == time for entry in kept) >= KEPT:
-            continue
-        new.append(end)
-        kept = [*kept, _entry(end, time)][-KEPT:]
-    return kept, new
+class Noted(NamedTuple):
+    """What the ends of pods lead to."""
+
+    status: dict[str, Any]  # the fields that hold them
+    new: list[End]  # those not known before
+    kill: End | None  # what is counted now
+
+    def told(self) -> list[Announce]:
+        """What is new, for people."""
+        return [Announce(_reason(end), end.sentence, warning=True) for end in self.new]
 
 
-def _entry(end: End, time: str) -> dict[str, Any]:
-    about = {"node": end.node, "pod": end.pod, "message": end.words, "time": time, "cause": cause_of(end)}
-    return {**about, "uid": end.uid, **({"own": True} if end.own else {})}
-
-
-def cause_of(end: End) -> str:
-    """Its name; empty where it has none."""
-    return causes.find(end.sentence)
+def noted(status: Mapping[str, Any], pods: Iterable[Object]) -> Noted:
+    """Looks at all pods of a job; at the second look nothing is new."""
+    over = [pod for pod in pods if not is_live(pod)]
+    entries, new = _remembered(status, over)
+    fields: dict[str, Any] = {"ends": entries} if entries else {}
+    since, last = int(status.get("killsFrom") or 0), seconds(status.get("killedAt"))
+    kill: End | None = None
+    for pod in over:
+        end = end_of(pod) if role_of(pod) == NODE and ended(pod) and not terminates(pod) else None
+        if end and end.own and (number_of(pod) >= since or end.time > last + TOGETHER):
+            kill = end if kill is None or end.time > kill.time else kill
+    if kill is not None:
+        fields |= {"kills": int(status.get("kills") or 0) + 1, "killedAt": written(max(last, kill.time))}
+        fields["killsFrom"] = int(status.get("nodes") or 0)
+    return Noted(fields, new, kill)
 
 
 def last_cause(status: Mapping[str, Any]) -> str:
@@ -53,11 +63,20 @@ def last_cause(status: Mapping[str, Any]) -> str:
     return str(ends[-1].get("cause") or "")
 
 
-def counted(status: Mapping[str, Any], pods: Iterable[Object]) -> tuple[int, str, End | None]:
-    """How many there were until now, until when, and the last one if it is new."""
-    kills, until = int(status.get("kills") or 0), str(status.get("killedAt") or "")
-    fresh = [end for pod in pods if began_at(pod) > seconds(until) and (end := end_of(pod)) and end.own]
-    if not fresh:
-        return kills, until, None
-    last = max(fresh, key=lambda end: end.time)
-    return kills + 1, written(last.time), last
+def _remembered(status: Mapping[str, Any], pods: Iterable[Object]) -> tuple[list[dict[str, Any]], list[End]]:
+    """The last ones of all that are known, so that those that fell out stay out; and the ends that came in."""
+    kept = list(status.get("ends") or ())
+    known = {entry.get("uid") for entry in kept}
+    ends = {end.uid: end for end in map(end_of, pods) if end and end.uid not in known}
+    entries = sorted([*kept, *map(_entry, ends.values())], key=lambda entry: (entry["time"], entry["uid"]))[-KEPT:]
+    return entries, [ends[entry["uid"]] for entry in entries if entry["uid"] in ends]
+
+
+def _entry(end: End) -> dict[str, Any]:
+    about = {"node": end.node, "pod": end.pod, "message": end.words, "time": written(end.time)}
+    return {**about, "cause": causes.find(end.sentence), "uid": end.uid, **({"own": True} if end.own else {})}
+
+
+def _reason(end: End) -> str:
+    """The cause as events are named."""
+    return "".join(word.capitalize() for word in causes.find(end.sentence).split("-")) or "PodEnded"

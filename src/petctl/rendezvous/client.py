@@ -10,6 +10,7 @@ mean, nor tries again by itself.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Mapping, Optional, Tuple
@@ -109,7 +110,7 @@ async def _reach(loop: asyncio.AbstractEventLoop, host: str, port: int, patience
         except asyncio.TimeoutError:
             failure = OSError(f"no answer within {patience:g} s")
         except OSError as error:
-            failure = error
+            failure = OSError(error.errno, os.strerror(error.errno)) if error.errno else error  # asyncio's is no reason
         except BaseException:
             reached.close()
             raise

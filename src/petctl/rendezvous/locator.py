@@ -5,6 +5,8 @@
     {"dns": "name:port"}       whatever the name resolves to at the moment
     {"url": address}           a JSON document with an "address", over HTTP(S) or from a file
 
+Beside one of these, {"outcome": path} names the file that says how the job ended, once it has.
+
 It answers with a place or `Unreachable`; connecting, and finding out whether the right one answers, is `client.py`'s.
 """
 

@@ -371,7 +371,7 @@ class Coordinator:
     def _without(self, members: List[Report]) -> str:
         """Leaves out those that cannot do their part, and says so; an empty string: too few others are there."""
         unfit = {r.node: r.failure for r in members if r.failure is not None and self.budget.hopeless(r.failure)}
-        others = {name for name, node in self.nodes.items() if node.eligible and name not in unfit}
+        others = {name for name, node in self.nodes.items() if not (node.goes or node.unfit or name in unfit)}
         if not unfit or len(others | self.expected) < self.config.min_nodes:
             return ""
         for name, failure in unfit.items():

@@ -4,6 +4,7 @@
     records.py     a job's events, the history that follows from them, the fields of its status
     picture.py     ... one status, from what the machine knows at the moment
     chronicle.py   ... the newest of these, kept up to date while the job runs
+    counting.py    numbers and what they count, in sentences
 
     cli.py         the words of petctl-agent.pyz: `coordinate`, and the agent's own
     options.py     ... those of `coordinate`

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from petctl.supervision.counting import counted
+
 
 class History:
     """Everything about a job that is a matter of what has happened so far."""
@@ -156,7 +158,7 @@ def _code(record: Dict[str, Any]) -> str:
     code = record.get("code")
     if not code:
         return f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen"
-    return f"snapshot {code['id'][:12]} of {code['source']}, {code['files']} files"
+    return f"snapshot {code['id'][:12]} of {code['source']}, {counted(code['files'], 'file')}"
 
 
 def _folders(record: Dict[str, Any]) -> List[str]:

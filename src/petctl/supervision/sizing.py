@@ -17,6 +17,7 @@ from petctl.errors import PetctlError, UsageError
 from petctl.rendezvous.decide import natural
 from petctl.rendezvous.events import Config, Expect, Scale, Unexpect
 from petctl.rendezvous.machine import Coordinator
+from petctl.supervision.counting import scaling
 from petctl.supervision.memory import Memory
 
 START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come
@@ -77,7 +78,7 @@ class Sizing:
         self._step(Scale(wanted, self._surplus(wanted)))
         if self._numbered:
             self._expect(self._first())
-        return _sentence(before, wanted)
+        return scaling(before, wanted)
 
     async def resize(self, wanted: int, nodes: Sequence[str]) -> Dict[str, Any]:
         """The cluster has these nodes and wants so many: which to give up. The same answer until they have gone."""
@@ -104,7 +105,7 @@ class Sizing:
         self._expect([name for name in others if wanted != before or name not in self._announced])
         names = sorted(released, key=natural)
         spared = f"; it can spare {', '.join(names)}" if names else ""
-        return {"sentence": _sentence(before, wanted) + spared, "release": names}
+        return {"sentence": scaling(before, wanted) + spared, "release": names}
 
     def _given_up(self, nodes: List[str], surplus: int) -> List[str]:
         """As many as there are too many, the cheapest first; those of the last answer go before all others."""
@@ -158,7 +159,3 @@ class Sizing:
 
 def _is_name(name: object) -> bool:
     return type(name) is str and name.isascii() and name.split() == [name]
-
-
-def _sentence(before: int, wanted: int) -> str:
-    return f"scaling from {before} to {wanted} nodes" if before != wanted else f"already at {wanted} nodes"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -12,7 +14,8 @@ import pytest
 
 from petctl.agent import processes
 from petctl.agent.task import Timing
-from petctl.rendezvous.messages import CANCELLED, SUCCEEDED
+from petctl.rendezvous.joinfile import read_join_file, write_join_file
+from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, SUCCEEDED, Outcome, encode
 from tests.integration.agent.conftest import Bench, alive
 from tests.integration.waiting import until
 
@@ -52,6 +55,19 @@ def test_without_a_coordinator_the_node_fences_itself(bench: Bench, waits: list[
     worker = int(bench.line().split()[0])
     bench.close_coordinator()
     until(lambda: not alive(worker), "the workers of a cut-off node are stopped")
+
+
+def test_an_end_that_nobody_tells_is_looked_up(bench: Bench, waits: list[str]) -> None:
+    bench.open("script", waits, grace=1.0)
+    join, end = read_join_file(bench.join_path), bench.directory / "outcome.json"
+    write_join_file(bench.join_path, replace(join, locator={**join.locator, "outcome": str(end)}))
+    node = bench.agent()
+    worker = int(bench.line().split()[0])
+    bench.close_coordinator()
+    end.write_text(json.dumps(encode(Outcome(ENDED_FAILED, 7, "over the time limit"))))
+    assert node.wait() == 7
+    assert "leaves: over the time limit" in node.log.read_text()
+    assert not alive(worker)
 
 
 def test_the_survivor_goes_on_in_a_new_round_when_a_node_is_killed(bench: Bench, waits: list[str]) -> None:

@@ -18,6 +18,15 @@ from tests.integration.cli.conftest import PATIENCE, Petctl
 from tests.integration.waiting import until
 
 SAYS = "import part, sys\nprint('says', part.WORD, *sys.argv[1:])\n"
+STEPS = """
+import os, pathlib, time
+last = pathlib.Path(os.environ["PETCTL_CHECKPOINT_DIR"], "last")
+step = int(last.read_text()) + 1 if last.exists() else 1
+last.write_text(str(step))
+print("step", step, flush=True)
+while not pathlib.Path(os.environ["GO"]).exists():
+    time.sleep(0.02)
+"""
 WAITS = """
 import os, pathlib, time
 print("waits", flush=True)
@@ -148,6 +157,29 @@ def test_resubmit_without_a_snapshot_runs_in_the_same_directory(petctl: Petctl, 
     again = petctl("resubmit", "-q", first).stdout.strip()
     petctl("wait", again)
     assert petctl("logs", again).stdout == "says old\n"
+
+
+def test_resume_goes_on_from_the_checkpoints_that_are_left(petctl: Petctl, project: Path) -> None:
+    (project / "says.py").write_text(STEPS)
+    go = project.parent / "go"
+    first = petctl.submit("-e", f"GO={go}", "says.py")
+    until(lambda: "step 1" in petctl("logs", first).stdout, "its first checkpoint")
+    refused = petctl("resubmit", "--resume", first, code=2)
+    assert f"{first} has not ended" in refused.stderr and f"petctl cancel {first}" in refused.stderr
+    petctl("cancel", first)
+    petctl("wait", first, code=130)
+    again = petctl("resubmit", "-q", "--resume", first).stdout.strip()
+    until(lambda: "step 2" in petctl("logs", again).stdout, "a step from the checkpoint")
+    refused = petctl("rm", first, code=2)
+    assert f"{first} has the checkpoints that {again} goes on from" in refused.stderr
+    assert f"{first} has the checkpoints" in petctl("rm", "--finished").stderr
+    go.touch()
+    petctl("wait", again)
+    third = petctl("resubmit", "-q", "--resume", again).stdout.strip()
+    petctl("wait", third)
+    assert petctl("logs", third).stdout == "step 3\n"
+    assert "leave --cluster out" in petctl("resubmit", "--resume", "-c", "local", third, code=2).stderr
+    assert len(petctl.json("rm", "--finished")["removed"]) == 3
 
 
 def test_a_store_has_it_when_this_machine_has_it_no_longer(petctl: Petctl, project: Path) -> None:

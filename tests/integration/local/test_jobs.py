@@ -309,6 +309,23 @@ def test_a_node_joins_by_hand_when_slots_are_short(stage: Stage) -> None:
             guest.terminate()
 
 
+def test_who_joins_by_hand_too_late_is_told_how_the_job_ended(stage: Stage) -> None:
+    handle = stage.start()
+    stage.running(1)
+    handle.token(stage.path / "join.json")
+    handle.cancel()
+    handle.wait(DEADLINE)
+    eventually(lambda: not processes_of(job_path(handle)), "the end of its supervisor")
+    command = [sys.executable, "-m", "petctl.agent", "join", "--file", "join.json", "--node", "guest"]
+    late = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert late.returncode == 130
+    assert f"{handle.id} is over: cancelled by the user" in late.stderr
+    handle.remove()
+    late = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    assert late.returncode == 1
+    assert f"{handle.id} is over, and was removed" in late.stderr
+
+
 def test_a_secret_that_is_gone_ends_the_job_with_its_nodes(stage: Stage) -> None:
     set_secret("key", "value")
     handle = stage.start(nodes=2, secrets={"API_KEY": "key"})

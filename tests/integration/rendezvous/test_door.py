@@ -126,6 +126,21 @@ async def test_a_node_does_not_stick_to_an_address_that_swallows_everything(tmp_
 
 
 @in_loop
+async def test_who_joins_by_hand_where_nobody_listens_gives_up_soon(monkeypatch):
+    monkeypatch.setattr(connection, "_GIVE_UP_BY_HAND", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        address = f"127.0.0.1:{gone.getsockname()[1]}"
+    node = connection.Connection(
+        JoinFile("job-3f9k", TOKEN, "", {"address": address}), lambda argv, log: None, print, print, print, print
+    )
+    with pytest.raises(Unreachable) as caught:
+        await node.run()
+    told = str(caught.value)
+    assert told.startswith(f"no coordinator at {address}: Connection refused; gave up after 0 s. ")
+    assert "`petctl status job-3f9k`" in told and "`petctl token job-3f9k`" in told
+
+
+@in_loop
 async def test_a_link_connects_again_to_wherever_the_locator_points(tmp_path):
     place = tmp_path / "coordinator.json"
     link = AgentLink(JoinFile("job", TOKEN, "", {"file": str(place)}))

@@ -64,7 +64,7 @@ def test_ids_are_those_of_the_document(experiment: str, begins: str) -> None:
 
 @pytest.mark.parametrize("reference", ["60ce2fc7", "assets/x_1_60ce2fc7/", "/p/assets/x_1_60ce2fc7"])
 def test_an_id_may_be_the_directory_of_its_logs(config: Config, reference: str) -> None:
-    with pytest.raises(NotFound, match=r"there is no job '[^/]*60ce2fc7'"):
+    with pytest.raises(NotFound, match=r"there is no run '[^/]*60ce2fc7'; `act query` shows those there are$"):
         find_run(reference)
 
 

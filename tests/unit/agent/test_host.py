@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from petctl.agent.host import choose_log_dir, own_address
+from petctl.agent.belongings import Belongings
+from petctl.agent.host import Devices, choose_log_dir, own_address
 from petctl.agent.options import Options
 from petctl.agent.task import Task
 from petctl.errors import PetctlError
@@ -40,3 +42,14 @@ def test_logs_go_where_the_job_wants_them_or_else_to_the_nodes_own_place(tmp_pat
 
 def task(log_dir: str) -> Task:
     return Task(job="j", kind="shell", words=["true"], log_dir=log_dir)
+
+
+def test_a_directory_for_checkpoints_is_made_where_its_place_is_here(tmp_path: Path) -> None:
+    async def bring(place: Path) -> bool:
+        work = Task(job="j", kind="shell", words=["x"], checkpoint_dir=str(place))
+        options = Options("F", "n0", "1", state_dir=str(tmp_path / "state"))
+        Belongings(work, join(""), options, str(tmp_path), Devices(), print, print)
+        return place.is_dir()
+
+    assert asyncio.run(bring(tmp_path / "checkpoints"))
+    assert not asyncio.run(bring(tmp_path / "on another machine" / "checkpoints"))

@@ -241,6 +241,21 @@ def test_a_node_is_done_when_its_ranks_and_its_launcher_have_ended(
     with_node(1, test, tmp_path)
 
 
+def test_ranks_that_end_well_soon_after_their_daemon_are_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpinode, "_MPIRUN_FIRST", 0.0)
+
+    async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
+        seen.running.append(ended(0))
+        node.launcher_ended(ended(0))
+        seen.running.clear()
+        await asyncio.sleep(0.01)
+        assert not seen.ends
+
+    with_node(1, test, tmp_path)
+
+
 def test_an_end_of_mpirun_means_nothing_once_its_round_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpinode, "_OTHERS_FIRST", 0.0)
 

@@ -91,6 +91,26 @@ def test_workers_wait_for_what_is_coming_and_a_stop_ends_the_waiting(tmp_path: P
     with_node(test, tmp_path)
 
 
+def test_what_a_node_did_for_a_round_is_not_said_of_the_next(tmp_path: Path) -> None:
+    def test(node: Node) -> None:
+        node.needs.coming = "unpacking code"
+        node.rounds.start(START)
+        node.rounds.stop(mb.Stop(1.0, "why"))
+        node.rounds.stopped()
+        assert node.fed == [mb.Doing("unpacking code"), mb.Doing("")]
+        node.needs.coming = ""
+        node.rounds.arrived()
+        node.rounds.start(START)
+        assert node.fed[-1] == mb.Doing("preparing")
+        node.rounds.stop(mb.Stop(1.0, "why"))
+        node.rounds.stopped()
+        assert node.fed[-1] == mb.Doing("")
+        node.rounds.stopped()
+        assert [event for event in node.fed if event == mb.Doing("")] == [mb.Doing("")] * 2
+
+    with_node(test, tmp_path, prepare="tool")
+
+
 def test_what_no_round_could_change_is_said_so(tmp_path: Path) -> None:
     def test(node: Node) -> None:
         node.refusal = OSError(11, "Resource temporarily unavailable")

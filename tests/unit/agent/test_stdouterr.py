@@ -95,6 +95,19 @@ def test_a_line_that_a_killed_worker_did_not_finish_stays_before_the_next_round(
     assert shown(tmp_path, "stdout-0.txt") == "one\ncut o\ntwo\n"
 
 
+@pytest.mark.parametrize("name", ["", "-wk-0"])
+def test_a_round_is_whole_before_the_next_whatever_ranks_it_has(tmp_path: Path, name: str) -> None:
+    files = keep(tmp_path)
+    files.own(1, {1: name})
+    write(tmp_path, 1, "one\ncut o")
+    until(lambda: shown(tmp_path, f"stdout{name}.txt"), "the first line")
+    files.own(2, {0: name})
+    write(tmp_path, 0, "two\n", number=2)
+    until(lambda: "two" in shown(tmp_path, f"stdout{name}.txt"), "the next round's line")
+    files.finish()
+    assert shown(tmp_path, f"stdout{name}.txt") == "one\ncut o\ntwo\n"
+
+
 def test_what_an_agent_finds_of_several_rounds_is_delivered_in_their_order(tmp_path: Path) -> None:
     rounds = ["".join(f"{number} {count:0100d}\n" for count in range(30_000)) for number in (1, 2)]  # blocks: 3 each
     for number, text in enumerate(rounds, 1):

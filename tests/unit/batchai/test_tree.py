@@ -10,7 +10,7 @@ import pytest
 from petctl.batchai.names import Address
 from petctl.batchai.resources import create_experiment, create_group, create_workspace, group_trail, trail_of
 from petctl.batchai.storage import create_account, delete_account, place_of, read_account
-from petctl.batchai.tree import AlreadyThere, Missing, Tree
+from petctl.batchai.tree import AlreadyThere, Missing, Trail, Tree
 from petctl.errors import PetctlError, UsageError
 
 SPACE = Address("g", "w")
@@ -36,6 +36,29 @@ def test_a_missing_one_is_told_with_the_nearest(home: Path) -> None:
     assert caught.value.code == 3
     with pytest.raises(Missing, match="no workspace 'v'"):
         tree.read(trail_of("jobs", Address("g", "v", "e", "j")))
+
+
+def test_where_there_is_none_yet_the_way_to_the_first_is_told(home: Path) -> None:
+    tree = Tree(home)
+
+    def told(trail: Trail) -> str:
+        with pytest.raises(Missing) as caught:
+            tree.read(trail)
+        return str(caught.value)
+
+    nobody = Address("default", "default", "default", "nope")
+    assert told(trail_of("jobs", nobody)) == (
+        "there is no resource group 'default', nor any other; "
+        "the first job makes it: batchai job create -n NAME -f job.json"
+    )
+    create_workspace(home, SPACE, "")
+    create_experiment(home, SPACE._replace(experiment="chainer"))
+    job = told(trail_of("jobs", SPACE._replace(experiment="chainer", name="j")))
+    place = f"-g {SPACE.group} -w {SPACE.workspace}"
+    assert job.endswith(f"nor any other; make one: batchai job create {place} -e chainer -n j -f job.json")
+    cluster = told(trail_of("clusters", SPACE._replace(name="c")))
+    assert f"make one: batchai cluster create {place} -n c ..." in cluster
+    assert told((("storage", "mine"),)).endswith("make one: batchai storage account create -n mine")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../groups/g", "/etc", "a\0b", "a" * 300])

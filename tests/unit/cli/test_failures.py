@@ -179,15 +179,30 @@ def test_where_help_is_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err.count("--help") == 1
 
 
-def test_a_full_disk_under_the_output_is_not_petctls_fault(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("petctl", ["completion", "bash"]),
+        ("petctl", ["list", "-o", "json"]),
+        ("petctl", ["--help"]),
+        ("petctl", ["--version"]),
+        ("petctl.cli.compat.batchai", ["--help"]),
+        ("petctl.agent", ["--help"]),
+        ("petctl.agent", ["version"]),
+    ],
+)
+def test_a_full_disk_under_the_output_is_not_petctls_fault(program: str, words: list[str], home: Path) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "petctl", "completion", "bash"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=60,
+            [sys.executable, "-m", program, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
-    assert done.stderr == "petctl: the output cannot be written: no space left on its disk\n"
+    (told,) = done.stderr.splitlines()
+    assert "the output cannot be written: no space left on" in told.lower()
     assert done.returncode == 1
     assert not list(home.glob("crash-*"))
+
+
+def test_words_that_cannot_be_said_leave_the_code(home: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "petctl", "status", "nope"], stderr=full, timeout=60)
+    assert done.returncode == 2

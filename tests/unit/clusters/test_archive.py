@@ -261,6 +261,8 @@ def test_types_that_nothing_names_are_not_imported_and_all_others_are() -> None:
     text = "from typing import (\n    A,\n    B,\n)\nfrom collections.abc import C, D\nfrom typing import E\nB(D)\n"
     bare = "from typing import B\n\n\n\nfrom collections.abc import D\n\nB(D)\n"
     assert without_types(text) == without_types(bare) == bare
+    text = "from typing import A\nfrom typing import A, B as b, C as c\nc\n"
+    assert without_types(text) == "from typing import A\nfrom typing import A, C as c\nc\n"
 
 
 def test_the_causes_travel_without_words_for_people() -> None:

@@ -180,6 +180,9 @@ def test_checkpoints_of_an_earlier_job_can_be_gone_on_from(tmp_path: Path) -> No
     earlier = str(tmp_path / "jobs/train-aaaa/checkpoints")
     plan = make_plan(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": earlier}), directory, {})
     assert plan["plan"]["task"]["checkpoint_dir"] == earlier
+    plan = make_plan(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": "runs"}), directory, {})
+    assert plan["plan"]["task"]["checkpoint_dir"] == str(tmp_path / "runs")
+    assert plan["job"]["env"] == {"PETCTL_CHECKPOINT_DIR": str(tmp_path / "runs")}
     plan = make_plan(Job(shell="x"), directory, {})
     assert plan["plan"]["task"]["checkpoint_dir"] == str(directory.checkpoints)
 

@@ -16,8 +16,9 @@ from petctl.clusters.kubernetes.moments import written
 from petctl.clusters.kubernetes.names import NUMBER
 from petctl.operator.ending import LINGER
 from petctl.operator.pods import number_of
-from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN
+from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN, decide
 from petctl.operator.remembering import KEPT
+from petctl.operator.steps import Announce
 from tests.unit.operator.world import Killed, World
 
 ONE = {"name": "A", "value": "1"}
@@ -149,7 +150,9 @@ def test_pods_that_are_killed_for_memory_are_counted_as_failures_and_end_the_job
         "pod hello-node-0 of node 0 was killed: it used more memory than there was for it (OOMKilled), after 2 restarts"
     )
     assert world.status["cause"] == "host-out-of-memory"
-    assert [entry["pod"] for entry in world.status["ends"]] == [f"hello-node-{index}" for index in range(4)]
+    nodes = [0, 1, 2, 3, 0, 1]
+    assert [entry["pod"] for entry in world.status["ends"]] == [f"hello-node-{index}" for index in nodes]
+    assert world.status["kills"] == 3
 
 
 def test_what_keeps_being_killed_for_memory_waits_longer_each_time() -> None:
@@ -187,9 +190,107 @@ def test_a_pod_that_others_made_end_is_remembered_and_not_counted() -> None:
     (end,) = world.status["ends"]
     assert (end["node"], end["pod"], end["cause"]) == ("1", "hello-node-1", "preempted")
     assert world.status["phase"] == "Running" and "kills" not in world.status
+    world.end("hello-node-0", 1)  # for a reason of its own
+    world.look()
+    assert world.status["message"] == "fewer nodes run than it needs; 1 of 2 nodes run"
     world.finish()
     world.settle()
     assert "cause" not in world.status
+
+
+def test_a_kill_is_counted_once_whenever_the_operator_dies() -> None:
+    for moment in range(100):
+        world = settled(replicas=2, backoffLimit=2)
+        world.now += 1
+        kill(world)
+        world.killed_at = world.writes * 2 + moment
+        try:
+            next_life(world)
+        except Killed:
+            world.killed_at = -1
+            next_life(world)
+        assert (world.status["kills"], world.status["readyReplicas"]) == (1, 2)
+        if world.killed_at > 0:
+            break
+    assert moment > 8
+
+
+@pytest.mark.parametrize("wrong", [-300, 300])
+def test_kills_are_counted_where_a_machines_clock_is_wrong(wrong: int) -> None:
+    world = settled(replicas=1, backoffLimit=9)
+    world.now += 400
+    for kills in (1, 2):
+        world.now += wrong
+        kill(world)
+        world.now -= wrong
+        next_life(world)
+        assert world.status["kills"] == kills
+        world.now += 1
+        wrong = -wrong
+
+
+def test_a_kill_that_is_told_without_its_time_is_counted_once() -> None:
+    world = settled(replicas=1, backoffLimit=1)
+    full = "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. "
+    world.now += 1
+    world.pods["hello-node-0"]["status"] |= {"phase": "Failed", "reason": "Evicted", "message": full}
+    world.pods["hello-node-0"]["status"]["startTime"] = written(world.now)
+    next_life(world)
+    assert (world.status["kills"], world.status["phase"]) == (1, "Running")
+
+
+def test_nodes_that_are_killed_one_after_the_other_are_counted_each() -> None:
+    world = settled(replicas=3, backoffLimit=9)
+    for node, kills in (("hello-node-0", 1), ("hello-node-1", 1), ("hello-node-2", 2)):
+        world.now += 40
+        world.end(node, 137, how="OOMKilled")
+        next_life(world)
+        assert world.status["kills"] == kills
+
+
+def test_a_pod_that_was_deleted_is_not_counted_however_it_ends() -> None:
+    world = settled(replicas=2, backoffLimit=0)
+    world.job["spec"]["replicas"] = 1
+    world.look()
+    assert world.pods["hello-node-1"]["metadata"]["deletionTimestamp"]
+    world.end("hello-node-1", 137, how="OOMKilled")
+    world.settle()
+    assert world.status["phase"] == "Running" and not {"kills", "ends"} & set(world.status)
+
+
+def test_ends_are_remembered_in_the_order_of_their_times_however_they_are_seen() -> None:
+    world = settled(replicas=3)
+    world.now += 60
+    for node, late in ((0, 0), (1, -5), (2, 0)):
+        world.now += late
+        world.end(f"hello-node-{node}", 137, how="OOMKilled")
+        world.now -= late
+        world.look()
+    assert [entry["node"] for entry in world.status["ends"]] == ["1", "0", "2"]
+
+
+def test_of_many_ends_that_come_at_once_few_are_announced() -> None:
+    world = settled(replicas=20)
+    for node in range(20):
+        world.now += 1
+        world.end(f"hello-node-{node}", 137, how="OOMKilled")
+    steps = decide(world.seen(), world.now).steps
+    assert sum(isinstance(step, Announce) and step.reason == "HostOutOfMemory" for step in steps) == KEPT
+    world.look()
+    assert [entry["node"] for entry in world.status["ends"]] == [str(node) for node in range(12, 20)]
+    steps = decide(world.seen(), world.now).steps
+    assert not any(isinstance(step, Announce) for step in steps)
+
+
+def test_what_ended_a_coordinator_is_announced() -> None:
+    world = settled(replicas=1)
+    world.now += 1
+    world.end("hello-coordinator-0", 137, how="OOMKilled")
+    steps = decide(world.seen(), world.now).steps
+    words = "pod hello-coordinator-0 was killed: it used more memory than there was for it (OOMKilled)"
+    assert Announce("HostOutOfMemory", words, warning=True) in steps
+    world.settle()
+    assert "kills" not in world.status
 
 
 def test_of_many_ends_the_last_are_remembered_and_a_second_look_changes_nothing() -> None:
@@ -215,6 +316,25 @@ def test_an_image_that_cannot_be_had_is_the_cause_until_it_can() -> None:
     world.pods["hello-coordinator-0"]["status"] = {"phase": "Pending"}
     world.settle()
     assert world.status["phase"] == "Running" and "cause" not in world.status
+
+
+@pytest.mark.parametrize(
+    ("sentence", "failure", "cause"),
+    [
+        ("only 0 of at least 1 nodes joined", None, "host-out-of-memory"),
+        ("over the time limit of 60 s", None, "time-limit"),
+        ("rank 0 failed", {"node": "0", "rank": 0, "local_rank": 0, "code": 1}, None),
+    ],
+)
+def test_what_became_of_pods_is_the_cause_where_nothing_else_is(sentence: str, failure: Any, cause: str | None) -> None:
+    world = settled(replicas=1)
+    world.now += 1
+    kill(world)
+    world.look()
+    outcome = {"state": "failed", "code": 1, "sentence": sentence, "failure": failure}
+    world.end("hello-coordinator-0", 0, json.dumps({"outcome": outcome, "finished": world.now}))
+    world.settle()
+    assert world.status["phase"] == "Failed" and world.status.get("cause") == cause
 
 
 def test_the_cause_of_a_workers_failure_is_the_jobs() -> None:
@@ -351,6 +471,7 @@ def test_the_deadline_counts_from_the_start_whoever_coordinates() -> None:
     assert world.status["exitCode"] == 124
     assert world.names == []
     assert [c["reason"] for c in world.status["conditions"] if c["type"] == "Failed"] == ["DeadlineExceeded"]
+    assert world.status["cause"] == "time-limit"
 
 
 def test_suspending_lets_nodes_go_first_and_resuming_starts_again() -> None:

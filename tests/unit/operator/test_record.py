@@ -12,3 +12,12 @@ from tests.unit.operator.world import World
 def test_members_know_each_other_where_the_launcher_needs_that(launcher: str, offers: bool) -> None:
     plan = record_of(World(launcher=launcher).read(), 1)["plan"]
     assert (plan["task"]["launcher"], plan["config"]["offers"]) == (launcher, offers)
+
+
+@pytest.mark.parametrize(("named", "place"), [("/data/runs", "/data/runs"), ("$(DATA)/runs", "")])
+def test_checkpoints_go_where_the_container_says(named: str, place: str) -> None:
+    world = World()
+    world.job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "PETCTL_CHECKPOINT_DIR", "value": named}]
+    record = record_of(world.read(), 1)
+    assert record["plan"]["task"]["checkpoint_dir"] == (place or "/petctl/state/checkpoints")
+    assert record["job"]["env"] == ({"PETCTL_CHECKPOINT_DIR": place} if place else {})

@@ -13,6 +13,7 @@ from petctl.rendezvous.events import (
     End,
     Event,
     Expect,
+    Late,
     Lost,
     Record,
     Recorded,
@@ -227,6 +228,17 @@ def test_a_node_that_cannot_do_its_part_is_left_out_where_enough_others_are_ther
     row = story.machine.status()["nodes"][1]
     assert (row["state"], row["note"]) == ("unfit", "node 1 cannot do its part: there is no mpirun")
     assert [effect.kind for effect in story.effects if isinstance(effect, Event)] == ["failure", "round"]
+
+
+def test_one_whose_connection_is_forgiven_counts_among_the_others() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("1", m.FAILED, failure=unfit("1"))
+    story.at_work("0", m.RUNNING, probe=1)
+    story.machine.step(Late(3.0), story.now)
+    story.machine.step(Disconnected("0", "i-0"), story.now)
+    story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
+    assert story.machine.phase == "gathering" and story.machine.nodes["1"].unfit
 
 
 def test_a_node_that_comes_anew_is_not_left_out_any_more() -> None:

@@ -71,16 +71,18 @@ def answer_at_once(program: str, words: list[str], page: Callable[[str], str]) -
     if f"_{program.upper()}_COMPLETE" in os.environ:
         return
     if words in ([], ["--help"], ["-h"], ["help"]):
-        _print_and_exit(page(program))
+        sys.exit(_print(page(program), program))
     if words in (["--version"], ["version"]):
         from petctl import __version__
 
-        _print_and_exit(f"{program} of petctl {__version__}")
+        sys.exit(_print(f"{program} of petctl {__version__}", program))
 
 
-def _print_and_exit(text: str) -> None:
+def _print(text: str, program: str) -> int:
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(0)
+    except OSError as error:
+        from petctl.cli.unwritten import tell_unwritten
+
+        return tell_unwritten(error, program)
+    return 0

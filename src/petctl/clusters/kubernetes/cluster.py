@@ -260,7 +260,10 @@ class KubernetesCluster:
         """What the coordinator's pods have printed; of lost nodes also how their pods ended."""
         if not follow:
             printed = logs.lines_so_far(self._api, self._namespace, selector(job_id, COORDINATOR))
-            ends = [*self._ends_so_far(job_id), *lostnodes.vanished(self._api, self._namespace, job_id)]
+            ends = self._ends_so_far(job_id)
+            known = {end.uid for end in ends}  # an operator remembers what is an event too
+            gone = lostnodes.vanished(self._api, self._namespace, job_id)
+            ends += [end for end in gone if end.uid not in known]
             return lostnodes.explained(logs.event_lines(printed), ends)
         told = logs.event_lines(self._following(job_id, COORDINATOR, {}))
         return lostnodes.explained_as_they_come(told, partial(self._ends_so_far, job_id))

@@ -21,6 +21,7 @@ from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
 from petctl.clusters.kubernetes.pending import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
+from petctl.supervision.counting import scaling
 
 Object = dict[str, Any]
 
@@ -126,7 +127,7 @@ class ElasticJobOwner(Owner):
         before = elasticjobs.wanted(self.object)
         if self.object["spec"].get("replicas") != wanted:
             self._api.patch(self.place, {"spec": {"replicas": wanted}})
-        return f"scaling from {before} to {wanted} nodes" if before != wanted else f"already at {wanted} nodes"
+        return scaling(before, wanted)
 
     def _belongings(self) -> Iterator[str]:
         name = object_name(self._id)

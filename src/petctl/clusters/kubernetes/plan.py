@@ -32,7 +32,7 @@ from petctl.clusters.kubernetes.manifests import (
 )
 from petctl.clusters.results import plan_results
 from petctl.clusters.stores import surroundings
-from petctl.clusters.task import check_command, command_line, config_of, task_of
+from petctl.clusters.task import CHECKPOINTS, check_command, command_line, config_of, task_of
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, Rendezvous, job_to_dict
 from petctl.spec.folders import NONE
@@ -71,6 +71,11 @@ def make_plan(
     results = plan_results(job, job_id, surroundings(home))
     code, notes = (dict(pinned), []) if pinned else _taken(job, home, mapped)
     task = task_of(job, job_id, "" if code else job.cwd, job.python, Path(STATE))
+    if not task.checkpoint_dir.startswith("/"):
+        raise UsageError(
+            f"{CHECKPOINTS}={task.checkpoint_dir}: pods do not know this machine's directories; name an absolute path "
+            "in a volume that they mount"
+        )
     if code:
         # Links lead to files of the submitter's machine, which no pod has.
         task = dataclasses.replace(task, code=Code(id=code["id"], inside=code["inside"], source=code["source"]))

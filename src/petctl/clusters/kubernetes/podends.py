@@ -41,12 +41,13 @@ class End(NamedTuple):
     @property
     def sentence(self) -> str:
         """What people read."""
-        return f"pod {self.pod} of node {self.node} {self.words}"
+        of_node = f" of node {self.node}" if self.node != self.pod else ""  # a coordinator's is of none
+        return f"pod {self.pod}{of_node} {self.words}"
 
 
 def end_of(pod: Object) -> End | None:
     """How it ended, or is about to; None: it goes on, or there is nothing to tell."""
-    found = _killed(pod) or _evicted(pod) or _disrupted(pod)
+    found = _evicted(pod) or _disrupted(pod) or _killed(pod)
     if found is None:
         return None
     words, own = found
@@ -92,8 +93,10 @@ def may_have_lost(status: Mapping[str, Any]) -> bool:
 
 
 def _killed(pod: Object) -> tuple[str, bool] | None:
-    """By the kernel, for memory. Of a process that the agent outlived, the agent tells."""
+    """By the kernel, for memory. Of a process that the agent outlived, the agent tells; a deleted pod had to end."""
     status = pod.get("status", {})
+    if pod["metadata"].get("deletionTimestamp"):
+        return None
     for container in chain(status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()):
         end = container.get("state", {}).get("terminated") or {}
         if status.get("phase") == "Failed" and end.get("reason") == "OOMKilled" and end.get("exitCode") == KILLED:
@@ -134,7 +137,8 @@ def _disrupted(pod: Object) -> tuple[str, bool] | None:
 
 def _ended_at(pod: Object) -> float:
     status = pod.get("status", {})
-    ends = [container.get("state", {}).get("terminated") or {} for container in status.get("containerStatuses") or ()]
+    containers = chain(status.get("initContainerStatuses") or (), status.get("containerStatuses") or ())
+    ends = [container.get("state", {}).get("terminated") or {} for container in containers]
     moments = [seconds(end.get("finishedAt")) for end in ends]
     conditions = [entry for entry in status.get("conditions") or () if entry["type"] == "DisruptionTarget"]
     moments += [seconds(entry.get("lastTransitionTime")) for entry in conditions]

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import LogFilter, LogLine, Output
+from petctl.clusters.base import InUse, LogFilter, LogLine, Output
 from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import check_listen, is_loopback
@@ -29,6 +29,7 @@ from petctl.clusters.local.submitting import accept
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
 from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from petctl.spec import Job
+from petctl.supervision.counting import counted
 
 REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
 
@@ -154,7 +155,7 @@ class LocalCluster:
             write_text(directory.wanted, f"{wanted}\n", durable=True)
             slots_of(self.home, read_record(directory)["cluster"]).want(job_id, wanted)
             if not directory.begun():  # looked at again: it may have started meanwhile, with the old size
-                return f"will start with {wanted} nodes"
+                return f"will start with {counted(wanted, 'node')}"
         return str(self._ask(directory, "scale", wanted=wanted))
 
     def cancel(self, job_id: str, kill: bool) -> str:
@@ -184,6 +185,10 @@ class LocalCluster:
             over = not directory.alive()
         if not over:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
+        for other in _resumed_by(directory):
+            later = JobDirectory(self.jobs / other)
+            if later.job.exists() and newest_status(later)["finished"] is None:
+                raise InUse(f"{job_id} has the checkpoints that {other} goes on from, and that has not ended")
         remove_directory(directory)
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
@@ -242,7 +247,7 @@ class LocalCluster:
                 raise UsageError(
                     f"{job_id} listens on {listen} only, out of reach for other machines; submit with --listen 0.0.0.0"
                 )
-            locator = dict(join.locator)
+            locator = {**join.locator, "outcome": str(directory.outcome)}
         else:
             place = read_json(directory.coordinator)
             if place is None:
@@ -296,13 +301,24 @@ class LocalCluster:
 
 
 def make_checkpoints(directory: JobDirectory, wanted: Path) -> None:
-    """Makes a directory for checkpoints that is not the job's own."""
+    """Makes a directory for checkpoints that is not the job's own; another job that has it is told."""
     if wanted == directory.checkpoints:
         return
+    owner = JobDirectory(wanted.parent)
+    if wanted == owner.checkpoints and owner.path.parent == directory.path.parent and owner.job.exists():
+        with owner.resumed.open("a") as file:
+            file.write(f"{directory.id}\n")
     try:
         wanted.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"PETCTL_CHECKPOINT_DIR={wanted} cannot be made: {error.strerror}; name another") from None
+
+
+def _resumed_by(directory: JobDirectory) -> list[str]:
+    try:
+        return directory.resumed.read_text().split()
+    except FileNotFoundError:
+        return []
 
 
 def _known_node(status: Mapping[str, Any], name: str) -> dict[str, Any]:

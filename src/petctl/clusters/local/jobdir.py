@@ -61,6 +61,7 @@ class JobDirectory:
     logs = _Part("logs")
     outputs = _Part("outputs")
     checkpoints = _Part("checkpoints")
+    resumed = _Part("resumed")  # ids of later jobs that go on from its checkpoints, one per line
     supervisor_log = _Part("supervisor.log")
 
     def __init__(self, path: Path) -> None:

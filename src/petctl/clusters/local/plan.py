@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from petctl.agent.task import Code, Task, encode_task
 from petctl.clusters.config import positive_setting, project_root, top_setting
 from petctl.clusters.folders import folder_names
@@ -24,6 +26,7 @@ from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.slots import default_slots
 from petctl.clusters.task import (
+    CHECKPOINTS,
     check_command,
     check_interpreter,
     command_line,
@@ -53,7 +56,7 @@ def make_plan(
         check_size(fleet, job.nodes.min)
     elif job.nodes.min > slots:
         raise UsageError(
-            f"the job needs at least {job.nodes.min} nodes and this machine has {slots} node slots; "
+            f"the job needs at least {job.nodes.min} nodes and this machine has {slots} node slot{'s' * (slots != 1)}; "
             "ask for fewer with -n, or raise clusters.local.slots in petctl.yaml"
         )
     devices = visible_gpus(os.environ)
@@ -62,6 +65,9 @@ def make_plan(
     python = job.python if job.image and not job.python else interpreter(job, cwd, os.environ)
     if not (job.image or job.prepare or fleet):  # these may bring it
         check_interpreter(job, python)
+    if job.env.get(CHECKPOINTS):  # in the record too: it may be submitted again from elsewhere
+        named = str(Path(job.env[CHECKPOINTS]).expanduser().absolute())
+        job = replace(job, env={**job.env, CHECKPOINTS: named})
     task = task_of(job, directory.id, cwd, python, directory.path)
     shared = shared_places(directory.home, fleet) if fleet else []
     if shared:

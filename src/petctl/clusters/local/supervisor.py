@@ -46,6 +46,7 @@ from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
+from petctl.supervision.counting import scaling
 from petctl.supervision.observed import ObservedCoordinator
 from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
 from petctl.supervision.records import results_place
@@ -259,7 +260,7 @@ class Supervisor:
         self.allotment.want(wanted)
         self.server.step(Scale(wanted, self.allotment.surplus()))
         self.keeper.want(self.allotment.names())
-        sentence = f"scaling from {before} to {wanted} nodes" if before != wanted else f"already at {wanted} nodes"
+        sentence = scaling(before, wanted)
         if self.allotment.short:
             sentence += f"; {self.allotment.granted} have slots now, the rest when slots are free"
         return sentence

@@ -299,6 +299,19 @@ def test_pods_that_were_deleted_are_told_of_by_the_clusters_events(
     }
 
 
+def test_what_an_operator_remembers_is_not_told_again_from_the_clusters_events(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod, when = f"{JOB}-node-0", "2026-01-02T03:05:00Z"
+    entry = {"node": "0", "pod": pod, "uid": "u", "message": "was preempted: for another", "time": when}
+    owner = {"kind": "ElasticJob", "metadata": {}, "spec": {}, "status": {"ends": [entry]}}
+    server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"], f"{ELASTIC}/{JOB}": owner}
+    server.events = [{"message": "by pod 1", "lastTimestamp": when, "involvedObject": {"name": pod, "uid": "u"}}]
+    monkeypatch.setattr(logs, "lines_so_far", lambda *words: iter(()))
+    (event,) = cluster.events(JOB, False)
+    assert event["sentence"] == f"pod {pod} of node 0 was preempted: for another"
+
+
 def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: KubernetesCluster, server: Server) -> None:
     ended = coordinator("Failed")
     ended.object["status"] = killed().object["status"]

@@ -59,6 +59,14 @@ def test_a_record_holds_what_the_coordinator_needs_and_no_secret(
     assert record["plan"]["pieces"] == 1
 
 
+@pytest.mark.parametrize("here", ["~/runs", "runs"])
+def test_checkpoints_go_to_a_place_of_the_pods(tmp_path: Path, here: str) -> None:
+    plan = made(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": "/data/runs"}), tmp_path)
+    assert plan["plan"]["task"]["checkpoint_dir"] == "/data/runs"
+    said = refusal(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": here}), tmp_path)
+    assert said.startswith(f"PETCTL_CHECKPOINT_DIR={here}: pods do not know this machine's directories")
+
+
 def test_credentials_of_images_are_the_clusters_own_here(tmp_path: Path) -> None:
     words = refusal(Job(script="train.py", image="x:1", image_credentials="registry"), tmp_path)
     assert "kubernetes.pull_secrets" in words

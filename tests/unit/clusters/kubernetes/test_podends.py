@@ -87,6 +87,12 @@ LOW = "The node was low on resource: {}. Threshold quantity: 100Mi, available: 5
             False,
         ),
         (ended(reason="Evicted"), "was evicted: its machine ran short", "evicted", False),
+        (  # a worker was killed for memory before, and the agent had told of it
+            ended(reason="Evicted", message=LOW.format("memory"), containerStatuses=[terminated()]),
+            f"was evicted: {LOW.format('memory')[:-2]}",
+            "evicted",
+            False,
+        ),
         (
             disrupted("PreemptionByScheduler", "default-scheduler: preempting to accommodate a higher priority pod"),
             "was preempted: default-scheduler: preempting to accommodate a higher priority pod",
@@ -123,10 +129,23 @@ def test_an_end_is_told_and_shows_its_cause(pod: dict[str, Any], words: str, cau
         ended(containerStatuses=[terminated("Error", 137)]),  # killed by whomever
         ended(containerStatuses=[terminated("OOMKilled", 91)]),  # a worker was, and the agent has told of it
         ended(phase="Running", containerStatuses=[terminated(name="beside")]),
+        {**MEMORY, "metadata": {**MEMORY["metadata"], "deletionTimestamp": WHEN}},  # somebody had asked it to end
     ],
 )
 def test_there_is_nothing_to_tell_of_others(pod: dict[str, Any]) -> None:
     assert end_of(pod) is None
+
+
+def test_the_end_of_a_pod_is_that_of_its_last_container() -> None:
+    end = end_of(ended(initContainerStatuses=[terminated(name="fill")], containerStatuses=[{"name": "petctl"}]))
+    assert end is not None and end.time == TIME
+
+
+def test_a_pod_that_is_no_node_is_called_by_its_name() -> None:
+    pod = Pod("c-0-a", None, phase="Failed").object
+    pod["status"]["containerStatuses"] = [terminated()]
+    end = end_of(pod)
+    assert end is not None and end.sentence == f"pod c-0-a {end.words}"
 
 
 def test_what_an_operator_remembers_is_told_with_the_rest_each_once() -> None:

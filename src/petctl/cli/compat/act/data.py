@@ -11,6 +11,7 @@ import click
 from petctl.cli.compat.act.flags import Said, verb
 from petctl.cli.compat.frame import confirm, say
 from petctl.cli.options import print_json
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.act.data import Moved, Progress
@@ -46,7 +47,7 @@ def ls(said: Said, prefixes: tuple[str, ...]) -> None:
         say(f"nothing begins with {' or '.join(prefixes)} in the blob of {config.name}")
     else:
         total = sum(item.size for item in found.values())
-        say(f"{len(found):,} files, {total:,} bytes ({size(total)})")
+        say(f"{counted(len(found), 'file')}, {counted(total, 'byte')} ({size(total)})")
 
 
 @verb(
@@ -96,13 +97,13 @@ def rm(said: Said, paths: tuple[str, ...]) -> None:
     config = said.config()
     numbers = {path: count(config, path) for path in paths}
     for path, number in numbers.items():
-        confirm(f"Remove {path} ({number:,} files) from the blob of {config.name}?", said.yes)
+        confirm(f"Remove {path} ({counted(number, 'file')}) from the blob of {config.name}?", said.yes)
     removed = {path: remove(config, path) for path in paths}
     if said.json:
         print_json({"removed": removed})
         return
     for path, number in removed.items():
-        say(f"removed {path}: {number:,} files")
+        say(f"removed {path}: {counted(number, 'file')}")
 
 
 @verb("url", "act url output/best.pt", heeds=("cluster", "output"))
@@ -151,5 +152,7 @@ def _tell(said: Said, moves: list[Moved]) -> None:
             say(f"{move.source} is where it belongs: there is nothing to copy")
             continue
         tally = move.tally
-        already = f"; {tally.skipped:,} were there already" if tally.skipped else ""
-        say(f"copied {tally.files:,} files, {size(tally.bytes)} in {duration(tally.seconds)} to {move.target}{already}")
+        were = "was" if tally.skipped == 1 else "were"
+        already = f"; {tally.skipped:,} {were} there already" if tally.skipped else ""
+        copied = f"copied {counted(tally.files, 'file')}, {size(tally.bytes)} in {duration(tally.seconds)}"
+        say(f"{copied} to {move.target}{already}")

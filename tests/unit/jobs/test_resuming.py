@@ -1,0 +1,64 @@
+"""A job goes on from the checkpoints of another where these outlive it, and only when nobody writes them any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from petctl.errors import UsageError
+from petctl.jobs import api
+from petctl.spec import Job
+
+VARIABLE = "PETCTL_CHECKPOINT_DIR"
+
+
+class Before:
+    """A job that was submitted once."""
+
+    id, cluster = "train-3f9k", "k8s"
+
+    def __init__(self, directory: str, env: dict[str, str], final: bool) -> None:
+        self._record = {
+            "id": self.id,
+            "cwd": "/",
+            "cluster": "k8s",
+            "job": {"script": "train.py", "env": env},
+            "plan": {"task": {"python": "python3", "checkpoint_dir": directory}},
+        }
+        self._final = final
+
+    def record(self) -> dict[str, Any]:
+        return self._record
+
+    def status(self) -> Any:
+        return SimpleNamespace(final=self._final)
+
+
+def resumed(monkeypatch: pytest.MonkeyPatch, directory: str, env: dict[str, str], final: bool = True) -> Job:
+    submitted: list[Job] = []
+    monkeypatch.setattr(api, "get", lambda reference: Before(directory, env, final))
+    monkeypatch.setattr(api, "find_cluster", lambda name, home: None)
+    monkeypatch.setattr(api, "_submit", lambda job, where, code: submitted.append(job))
+    api.resubmit("3f9k", resume=True)
+    return submitted[0]
+
+
+def test_a_directory_that_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert resumed(monkeypatch, str(tmp_path), {"A": "b"}).env == {"A": "b", VARIABLE: str(tmp_path)}
+
+
+def test_a_directory_of_a_volume_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resumed(monkeypatch, "/mnt/runs/a", {VARIABLE: "/mnt/runs/a"}).env == {VARIABLE: "/mnt/runs/a"}
+
+
+def test_what_went_with_the_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=rf"train-3f9k went with its nodes.*-e {VARIABLE}=DIRECTORY"):
+        resumed(monkeypatch, "/nowhere/checkpoints", {})
+
+
+def test_a_job_that_still_writes_is_not_resumed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"train-3f9k has not ended.*petctl cancel train-3f9k"):
+        resumed(monkeypatch, str(tmp_path), {}, final=False)
