@@ -28,11 +28,11 @@ from petctl.act.pins import COMPILE, Pin, changed, last_pin, pin, some
 from petctl.act.published import pin_published
 from petctl.clusters.base import DEFAULT, AlreadyExists, find_cluster
 from petctl.clusters.local.gpus import visible_gpus
-from petctl.errors import InternalError, NotFound
+from petctl.errors import InternalError
 from petctl.jobs import api
 from petctl.jobs.api import JobHandle
 from petctl.jobs.home import petctl_home
-from petctl.jobs.names import LONGEST_ID
+from petctl.jobs.names import LONGEST_ID, Called
 from petctl.spec import Job
 from petctl.spec.folders import Folder
 
@@ -56,12 +56,7 @@ def submit(config: Config, wish: Wish, new_code: bool = False, say: Say = to_std
 
 def find_run(reference: str) -> JobHandle:
     """The run of this id, or of the only id that ends or begins so; the directory of its logs will do."""
-    try:
-        return api.get(reference.rstrip("/").rpartition("/")[2] or reference)
-    except NotFound as error:
-        told = str(error).replace("there is no job", "there is no run", 1).replace("`petctl list`", "`act query`", 1)
-        error.args = (told,)
-        raise
+    return api.get(reference.rstrip("/").rpartition("/")[2] or reference, called=Called("run", "act query"))
 
 
 def find_runs(references: Iterable[str]) -> list[JobHandle]:

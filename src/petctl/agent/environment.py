@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional
 
 from petctl.agent.processes import NODE_KEY
-from petctl.agent.task import MPI, Task
+from petctl.agent.task import CHECKPOINTS, MPI, Task
 from petctl.rendezvous.messages import Place
 
 # What the node's own start may have left behind, and no worker may inherit.
@@ -63,7 +63,7 @@ def node_environment(
         env["PETCTL_OUTPUT_DIR"] = task.output_dir
         env.update({output_variable(output): os.path.join(task.output_dir, output) for output in task.outputs})
     if task.checkpoint_dir:
-        env["PETCTL_CHECKPOINT_DIR"] = task.checkpoint_dir
+        env[CHECKPOINTS] = task.checkpoint_dir
     if library:  # last, so that what the user put there is still found first
         env["PYTHONPATH"] = os.pathsep.join(part for part in (env.get("PYTHONPATH"), library) if part)
     return env

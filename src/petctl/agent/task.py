@@ -21,6 +21,8 @@ TORCHRUN = "torchrun"
 MPI = "mpi"
 PLAIN = "plain"
 
+CHECKPOINTS = "PETCTL_CHECKPOINT_DIR"  # users may name another place: to go on from what an earlier job has saved
+
 _PYTHON = re.compile(r"python(\d(\.\d+)?)?\Z")
 
 

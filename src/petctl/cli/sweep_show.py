@@ -17,6 +17,7 @@ import click
 
 from petctl.cli.options import print_json
 from petctl.cli.text import duration
+from petctl.supervision.counting import counted
 
 if TYPE_CHECKING:
     from petctl.sweeps.drive import Driver
@@ -77,7 +78,7 @@ def first_words(name: str, points: Sequence[Point]) -> list[str]:
     """What is said of a sweep that was just made."""
     from petctl.sweeps.space import in_words, repeated
 
-    said = [f"sweep {name} has {len(points)} point{'s' if len(points) > 1 else ''}"]
+    said = [f"sweep {name} has {counted(len(points), 'point')}"]
     if again := repeated(points):
         what = "one point repeats another" if len(again) == 1 else f"{len(again)} points repeat others"
         said.append(f"{what}, and will run too: {in_words(again[0])}{', ...' if len(again) > 1 else ''}")

@@ -115,7 +115,7 @@ def retry(name: str, numbers: tuple[int, ...], detach: bool, quiet: bool, output
         raise UsageError(f"no point of {folder.name} failed; name one with --point N to run it again nevertheless")
     folder.note("retry", points=[number for number in chosen if not driver.history.points[number].open])
     if folder.driven():
-        click.echo(f"petctl: whoever drives {folder.name} submits {len(chosen)} point(s) again", err=True)
+        click.echo(f"petctl: whoever drives {folder.name} submits {counted(len(chosen), 'point')} again", err=True)
         return 0
     return start(folder.name, detach, quiet, output == "json")
 

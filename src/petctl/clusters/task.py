@@ -12,14 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
-from petctl.agent.task import MODULE, MPI, PLAIN, SCRIPT, Task, Timing
+from petctl.agent.task import CHECKPOINTS, MODULE, MPI, PLAIN, SCRIPT, Task, Timing
 from petctl.agent.task import Role as AgentRole
 from petctl.errors import UsageError
 from petctl.rendezvous.events import Config
 from petctl.spec import Job
 from petctl.spec.retries import retried_causes, retried_codes
-
-CHECKPOINTS = "PETCTL_CHECKPOINT_DIR"  # the user may name another place, to go on from what an earlier job has saved
 
 
 def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:
@@ -50,7 +48,7 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         log_cap=job.log_cap,
         output_dir=str(directory / "outputs") if directory else "",
         outputs=list(job.outputs),
-        checkpoint_dir=job.env.get(CHECKPOINTS) or str(directory / "checkpoints") if directory else "",
+        checkpoint_dir=(job.env.get(CHECKPOINTS) or str(directory / "checkpoints")) if directory else "",
         timing=Timing(silence=job.rendezvous.silence, fence_after=job.rendezvous.fence_after),
     )
 

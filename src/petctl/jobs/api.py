@@ -26,7 +26,7 @@ from petctl.clusters.patience import AWAY, Patience
 from petctl.clusters.printed import as_text
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.jobs.home import petctl_home
-from petctl.jobs.names import checked_id, find_id, name_of, new_id
+from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
 from petctl.jobs.status import Status, damaged_status, status_from
@@ -181,7 +181,7 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
 
 def _left_checkpoints(before: JobHandle, record: Mapping[str, Any]) -> dict[str, str]:
     """The variable that names them, of a job that writes no more of them."""
-    from petctl.clusters.task import CHECKPOINTS
+    from petctl.agent.task import CHECKPOINTS
 
     if not before.status().final:
         raise UsageError(f"{before.id} has not ended and may write checkpoints; first: petctl cancel {before.id}")
@@ -225,7 +225,7 @@ def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secr
     return ("" if with_secrets or output == "json" else INCOMPLETE) + as_text(objects, output)
 
 
-def get(reference: str, patient: bool = False) -> JobHandle:
+def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHandle:
     """The job of this id, or of the only id that begins or ends so: here, or else on any cluster that is known here.
 
     `patient`: where it is not found and a cluster is away, that is asked again for some minutes.
@@ -233,7 +233,7 @@ def get(reference: str, patient: bool = False) -> JobHandle:
     home = petctl_home()
     here = find_cluster(DEFAULT, home)
     try:
-        return JobHandle(find_id(reference, here.ids()), here)
+        return JobHandle(find_id(reference, here.ids(), called), here)
     except NotFound:
         others = sorted({*cluster_names(), *Registry(home).clusters()} - {DEFAULT})
         if not others:
@@ -248,7 +248,7 @@ def get(reference: str, patient: bool = False) -> JobHandle:
             except PetctlError as error:  # a cluster that is away, or was: the job may be on another
                 silent[name] = error
         try:
-            job_id = find_id(reference, ids)
+            job_id = find_id(reference, ids, called)
             return JobHandle(job_id, ids[job_id])
         except NotFound as error:
             told = "".join(f"\n{name} could not be asked: {why}" for name, why in silent.items())

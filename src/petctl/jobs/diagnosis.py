@@ -21,6 +21,7 @@ import msgspec
 from petctl import causes
 from petctl.agent.rootcause import cause_of, from_stderr
 from petctl.errors import PetctlError
+from petctl.rendezvous.events import NOT_MISSED
 
 if TYPE_CHECKING:
     from petctl.clusters.base import LogLine
@@ -33,7 +34,6 @@ _LONGEST = 400  # characters of a line in an excerpt
 _BLOCK = 1 << 20
 _GATHERED = 16384  # of each stream: there may be thousands
 _END = 65536
-_LEFT = ("it left", "the job is over")  # nodes that are not missed
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +192,7 @@ def _take_event(event: dict[str, Any], evidence: _Evidence) -> None:
     if event.get("kind") == "failure" and isinstance(failure, dict) and failure.get("cause") in causes.known():
         words = str(failure.get("message") or event.get("sentence", ""))
         evidence.failed(failure["cause"], failure.get("rank"), f"node {failure.get('node')}", words)
-    elif event.get("kind") == "lost" and event.get("why") not in _LEFT:
+    elif event.get("kind") == "lost" and event.get("why") not in NOT_MISSED:
         cause = causes.find(str(event.get("sentence", "")))
         if cause:
             evidence.failed(cause, None, f"node {event.get('node')}", str(event["sentence"]))

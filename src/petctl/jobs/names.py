@@ -11,6 +11,7 @@ import re
 import secrets
 from collections.abc import Iterable
 from pathlib import PurePath
+from typing import NamedTuple
 
 from petctl.errors import NotFound, UsageError
 from petctl.spec import Job
@@ -53,7 +54,17 @@ def checked_id(job_id: str) -> str:
     return job_id
 
 
-def find_id(reference: str, ids: Iterable[str]) -> str:
+class Called(NamedTuple):
+    """What jobs are to whoever asks: front ends have words of their own."""
+
+    noun: str
+    listing: str
+
+
+JOBS = Called("job", "petctl list")
+
+
+def find_id(reference: str, ids: Iterable[str], called: Called = JOBS) -> str:
     """The one id that is, begins with or ends with `reference`."""
     known = sorted(ids)
     if reference in known:
@@ -65,5 +76,5 @@ def find_id(reference: str, ids: Iterable[str]) -> str:
         more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
         raise UsageError(f"{reference!r} can mean {', '.join(found[:MOST_LISTED])}{more}; write more of the id")
     near = difflib.get_close_matches(reference, known, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "; `petctl list` shows those there are"
-    raise NotFound(f"there is no job {reference!r}{hint}")
+    hint = f"; did you mean {' or '.join(near)}?" if near else f"; `{called.listing}` shows those there are"
+    raise NotFound(f"there is no {called.noun} {reference!r}{hint}")

@@ -9,14 +9,12 @@ import dataclasses
 import shlex
 from typing import Any
 
-from petctl.agent.task import MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
+from petctl.agent.task import CHECKPOINTS, MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
 from petctl.clusters.kubernetes.manifests import RECOVERY, STATE
 from petctl.clusters.kubernetes.moments import seconds
 from petctl.errors import UsageError
 from petctl.operator.elasticjob import ElasticJob
 from petctl.rendezvous.events import Config
-
-_CHECKPOINTS = "PETCTL_CHECKPOINT_DIR"
 
 
 def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:
@@ -74,13 +72,13 @@ def _wish(job: ElasticJob, task: Task, nodes: str) -> dict[str, Any]:
         "grace": task.grace,
         "image": str(job.container.get("image") or ""),
         "pod": job.patch(),
-        "env": {_CHECKPOINTS: named} if (named := _named_checkpoints(job)) else {},
+        "env": {CHECKPOINTS: named} if (named := _named_checkpoints(job)) else {},
     }
 
 
 def _named_checkpoints(job: ElasticJob) -> str:
     """The place for them that the container's environment names, if it is a plain path."""
-    named = [str(one.get("value")) for one in job.container.get("env") or () if one.get("name") == _CHECKPOINTS]
+    named = [str(one.get("value")) for one in job.container.get("env") or () if one.get("name") == CHECKPOINTS]
     return next((place for place in named if place.startswith("/")), "")
 
 

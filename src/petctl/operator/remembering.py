@@ -2,10 +2,10 @@
 
     noted(status, pods)      the last ends, what is new among them, and how often pods asked for too little
 
-Nodes whose pods were killed for what they asked too little of are counted like failures of workers, whose pods they
-were: from `backoffLimit` of them the job is restarted. As with workers, all that ends together counts once: the pods
-that there are when one is counted are not counted within the next minute. That is told by the pods' numbers, since
-clocks of machines differ. A pod that somebody deleted is not counted, however it ended.
+Pods that were killed because they asked for too little are counted like failures of workers: with more than
+`backoffLimit` of them the job has failed. As with workers, all that ends together counts once: the pods that there are
+when one is counted are not counted within the next minute. That is told by the pods' numbers, since clocks of machines
+differ. A pod that somebody deleted is not counted, however it ended.
 """
 
 from __future__ import annotations

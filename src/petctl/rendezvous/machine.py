@@ -26,6 +26,8 @@ from petctl.rendezvous import messages as m
 from petctl.rendezvous.budget import Budget
 from petctl.rendezvous.decide import cheapest, choose, natural, places_for, ranks_for, wait_reason
 from petctl.rendezvous.events import (
+    LEFT,
+    OVER,
     Config,
     Disconnected,
     End,
@@ -42,7 +44,7 @@ from petctl.rendezvous.events import (
     Unexpect,
 )
 from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Report
-from petctl.rendezvous.roll import Node, last_round, rows
+from petctl.rendezvous.roll import Node, in_short, last_round, left_out, rows
 from petctl.rendezvous.stall import StepWatch
 
 RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
@@ -279,7 +281,7 @@ class Coordinator:
             self.enough_since = None
             if config.join_timeout and now >= self.short_since + config.join_timeout:
                 sentence = f"only {len(ready)} of at least {config.min_nodes} nodes joined in {config.join_timeout:g} s"
-                words = [sentence, self._left_out(), "raise join_timeout or lower the size"]
+                words = [sentence, left_out(self.nodes), "raise join_timeout or lower the size"]
                 self._end(Outcome(m.ENDED_FAILED, 124, "; ".join(filter(None, words))))
                 return
         elif self.enough_since is None:
@@ -291,7 +293,7 @@ class Coordinator:
         called = self.enough_since is None or now < self.enough_since + config.last_call
         why = wait_reason(eligible, ready, busy, config.min_nodes, target, expected, called)
         if why:
-            self.sentence = "; ".join(filter(None, [f"waiting: {why}", self._left_out()]))
+            self.sentence = "; ".join(filter(None, [f"waiting: {why}", left_out(self.nodes)]))
             return
         members = ranks_for(choose(ready, kept)[:target], kept)
         self._ask_for_port(members[0])
@@ -377,7 +379,7 @@ class Coordinator:
         for name, failure in unfit.items():
             self.nodes[name].unfit = failure.sentence()
             self._note("failure", failure.sentence(), failure=m.encode(failure))
-        return _in_short([failure.sentence() for failure in unfit.values()])
+        return in_short([failure.sentence() for failure in unfit.values()])
 
     def _changed_by(self, now: float) -> str:
         """Why a healthy round should give way to another, or an empty string."""
@@ -457,7 +459,7 @@ class Coordinator:
         node = self.nodes.pop(name)
         member = (name, node.report.incarnation)
         if node.goes or self.phase == CLOSED:
-            why = "it left" if self.phase != CLOSED else "the job is over"
+            why = LEFT if self.phase != CLOSED else OVER
         self._effects.append(Lost(name, node.report.incarnation, why))
         self._note("lost", f"node {name} is gone: {why}", node=name, why=why)
         if self.places.get(name, ("", None))[0] == node.report.incarnation:
@@ -511,11 +513,7 @@ class Coordinator:
     def _running_sentence(self) -> str:
         world = next(place.world_size for _, place in self.places.values())
         running = f"running on {len(self.places)} node(s), {world} worker(s)"
-        return "; ".join(filter(None, [running, self._left_out()]))
-
-    def _left_out(self) -> str:
-        """Whom the job does without, and why."""
-        return _in_short([self.nodes[name].unfit for name in sorted(self.nodes, key=natural) if self.nodes[name].unfit])
+        return "; ".join(filter(None, [running, left_out(self.nodes)]))
 
     def _ask_for_port(self, name: str) -> None:
         if name and name != self.reserve:
@@ -601,9 +599,3 @@ class Coordinator:
             "nodes": rows(self.nodes, self.places, self.phase == RUNNING),
             "outcome": m.encode(self.outcome) if self.outcome is not None else None,
         }
-
-
-def _in_short(sentences: List[str]) -> str:
-    """The first of sentences about nodes that say much the same."""
-    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
-    return f"{sentences[0]}{more}" if sentences else ""

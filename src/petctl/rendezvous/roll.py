@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from petctl.rendezvous.decide import natural
 from petctl.rendezvous.messages import Place, Report
@@ -45,6 +45,17 @@ def last_round(nodes: Mapping[str, Node]) -> Tuple[Optional[Tuple[int, int]], Di
         return None, {}
     top = max(key for key, _ in ran.values())
     return top, {name: place for name, (key, place) in ran.items() if key == top and place is not None}
+
+
+def left_out(nodes: Mapping[str, Node]) -> str:
+    """Whom the job does without, and why."""
+    return in_short([nodes[name].unfit for name in sorted(nodes, key=natural) if nodes[name].unfit])
+
+
+def in_short(sentences: Sequence[str]) -> str:
+    """The first of sentences about nodes that say much the same."""
+    more = f" (and {len(sentences) - 1} more)" if len(sentences) > 1 else ""
+    return f"{sentences[0]}{more}" if sentences else ""
 
 
 def rows(nodes: Mapping[str, Node], places: Mapping[str, Tuple[str, Place]], running: bool) -> List[Dict[str, Any]]:

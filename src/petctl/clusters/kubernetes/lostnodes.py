@@ -15,11 +15,11 @@ from petctl.clusters.kubernetes.failures import Forbidden
 from petctl.clusters.kubernetes.moments import seconds
 from petctl.clusters.kubernetes.names import NODE, object_name
 from petctl.clusters.kubernetes.podends import End
+from petctl.rendezvous.events import NOT_MISSED
 
 NEAR = 60.0
 """Seconds between the loss of a node and the end of its pod, at most."""
 _LOOKS = 5  # for the end of a lost node's pod: it may have been deleted, and nobody tells
-_LEFT = ("it left", "the job is over")
 _REASONS = {"Preempted": "was preempted", "TaintManagerEviction": "was lost with its machine"}
 """Reasons of events about pods that are deleted, in plain words."""
 
@@ -56,7 +56,7 @@ def explained_as_they_come(events: Iterable[Event], look: Callable[[], Sequence[
         if looks:
             yield from news()
         yield event
-        if event.get("kind") == "lost" and event.get("why") not in _LEFT:
+        if event.get("kind") == "lost" and event.get("why") not in NOT_MISSED:
             looks = _LOOKS
     if looks:
         yield from news()

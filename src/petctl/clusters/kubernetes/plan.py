@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.task import Code, encode_task
+from petctl.agent.task import CHECKPOINTS, Code, encode_task
 from petctl.clusters import codestore
 from petctl.clusters.batchai import pin_containers, refuse_mounts_of_this_machine
 from petctl.clusters.folders import folder_names
@@ -32,7 +32,7 @@ from petctl.clusters.kubernetes.manifests import (
 )
 from petctl.clusters.results import plan_results
 from petctl.clusters.stores import surroundings
-from petctl.clusters.task import CHECKPOINTS, check_command, command_line, config_of, task_of
+from petctl.clusters.task import check_command, command_line, config_of, task_of
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, Rendezvous, job_to_dict
 from petctl.spec.folders import NONE

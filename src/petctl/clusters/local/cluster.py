@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
+from petctl.agent.task import CHECKPOINTS
 from petctl.clusters.base import InUse, LogFilter, LogLine, Output
 from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
@@ -205,7 +206,7 @@ class LocalCluster:
             "PETCTL_JOB_ID": job_id,
             "PETCTL_NODE": name,
             "PETCTL_OUTPUT_DIR": task["output_dir"],
-            "PETCTL_CHECKPOINT_DIR": task["checkpoint_dir"],
+            CHECKPOINTS: task["checkpoint_dir"],
             **{output_variable(output): f"{task['output_dir']}/{output}" for output in task.get("outputs", ())},
         }
         cwd = task["cwd"] or str(directory.unpacked / task["code"]["inside"])
@@ -311,7 +312,7 @@ def make_checkpoints(directory: JobDirectory, wanted: Path) -> None:
     try:
         wanted.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"PETCTL_CHECKPOINT_DIR={wanted} cannot be made: {error.strerror}; name another") from None
+        raise UsageError(f"{CHECKPOINTS}={wanted} cannot be made: {error.strerror}; name another") from None
 
 
 def _resumed_by(directory: JobDirectory) -> list[str]:

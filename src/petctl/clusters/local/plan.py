@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.agent.task import Code, Task, encode_task
+from petctl.agent.task import CHECKPOINTS, Code, Task, encode_task
 from petctl.clusters.config import positive_setting, project_root, top_setting
 from petctl.clusters.folders import folder_names
 from petctl.clusters.local.addresses import advertised_address
@@ -26,7 +26,6 @@ from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.slots import default_slots
 from petctl.clusters.task import (
-    CHECKPOINTS,
     check_command,
     check_interpreter,
     command_line,
@@ -37,6 +36,7 @@ from petctl.clusters.task import (
 )
 from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, job_to_dict
+from petctl.supervision.counting import counted
 
 
 def make_plan(
@@ -56,7 +56,7 @@ def make_plan(
         check_size(fleet, job.nodes.min)
     elif job.nodes.min > slots:
         raise UsageError(
-            f"the job needs at least {job.nodes.min} nodes and this machine has {slots} node slot{'s' * (slots != 1)}; "
+            f"the job needs at least {job.nodes.min} nodes and this machine has {counted(slots, 'node slot')}; "
             "ask for fewer with -n, or raise clusters.local.slots in petctl.yaml"
         )
     devices = visible_gpus(os.environ)
