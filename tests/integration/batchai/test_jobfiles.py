@@ -30,6 +30,15 @@ import json, os, sys
 told = {name: value for name, value in os.environ.items() if name.startswith("AZ_BATCHAI_") or name in WANTED}
 print(json.dumps({"args": sys.argv[1:], "cwd": os.getcwd(), "env": told}), flush=True)
 """.replace("WANTED", repr(("TF_CONFIG", "TOKEN", "MINE", "RANK", "WORLD_SIZE")))
+UNTIL_THE_SERVER_HAS_TOLD = """
+import pathlib, time
+served = pathlib.Path(__file__).with_name("served")
+if "--ps" in sys.argv:
+    served.touch()
+    time.sleep(600)
+while not served.exists():
+    time.sleep(0.02)
+"""
 WITHIN = 60.0
 
 
@@ -137,7 +146,7 @@ def texts_of(place: Path) -> list[str]:
 
 
 def test_tensorflow_has_a_master_workers_and_servers(site: Site) -> None:
-    ps = site.script("ps.py", TOLD + "\nimport time\nif '--ps' in sys.argv: time.sleep(600)\n")
+    ps = site.script("ps.py", TOLD + UNTIL_THE_SERVER_HAS_TOLD)
     handle = site.submit(
         nodeCount=2,
         tensorFlowSettings={
