@@ -12,6 +12,8 @@ from typing import Any, Iterator
 
 import pytest
 
+from tests.integration.waiting import until
+
 SOURCE = Path(__file__).parents[3] / "src"
 PATIENCE = 60
 
@@ -64,7 +66,7 @@ class Petctl:
         return self("submit", "-q", *words).stdout.strip()
 
     def follow_until(self, job: str, text: str) -> None:
-        """Returns once the job has printed the text."""
+        """Returns once the job has printed the text, and its status, which is written meanwhile, shows that it runs."""
         with subprocess.Popen(
             [*self.argv, "logs", "-f", job],
             stdout=subprocess.PIPE,
@@ -79,10 +81,12 @@ class Petctl:
                 for line in process.stdout:
                     seen.append(line)
                     if text in line:
-                        return
-                raise AssertionError(f"{text!r} was not printed, but: {''.join(seen)}")
+                        break
+                else:
+                    raise AssertionError(f"{text!r} was not printed, but: {''.join(seen)}")
             finally:
                 process.kill()
+        until(lambda: self.json("status", job, code=None)["state"] not in ("pending", "starting"), "its status")
 
     @contextlib.contextmanager
     def far_node(self, job: str, state: Path, python: str = sys.executable) -> Iterator[subprocess.Popen[bytes]]:

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from tests.integration.waiting import until
+
 from .conftest import PATIENCE, Petctl
 
 HELLO = "import os, sys\nprint('hello from', os.environ['RANK'], *sys.argv[1:], flush=True)\n"
@@ -80,8 +82,7 @@ def test_a_reader_that_goes_away_leaves_the_job_running(petctl: Petctl) -> None:
         process.stdout.close()
         assert process.wait(PATIENCE) == 141
         assert b"goes on" in process.stderr.read()
-        (job,) = petctl.json("list")
-        assert job["state"] == "running"
+        until(lambda: [job["state"] for job in petctl.json("list")] == ["running"], "a job that runs")
     finally:
         process.kill()
         process.wait()

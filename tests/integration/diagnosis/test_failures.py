@@ -17,6 +17,7 @@ import petctl
 from petctl.jobs import JobHandle, Status, submit
 from petctl.jobs.diagnosis import diagnose
 from tests.integration.local.conftest import Stage, stage
+from tests.integration.waiting import until
 
 __all__ = ["stage"]
 
@@ -147,7 +148,15 @@ def little_memory() -> Iterator[Path]:
             group.rmdir()
         pytest.skip(f"cannot make a control group with a limit of memory here: {error}")
     yield group
-    group.rmdir()
+    until(lambda: _removed(group), "the end of all who were in it")
+
+
+def _removed(group: Path) -> bool:
+    try:
+        group.rmdir()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.mark.root

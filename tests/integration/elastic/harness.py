@@ -93,6 +93,7 @@ class Worker:
         self.said: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
         self.connection: socket.socket | None = None
         self.greeted = threading.Event()
+        self._parked = 0  # the last round in which it said so
 
     def greet(self) -> None:
         """Waits until it is in elastic.run."""
@@ -123,12 +124,15 @@ class Worker:
         return max(line["step"] for line in self.lines() if "step" in line)
 
     def expect(self, kind: str, seconds: float = DEADLINE) -> dict[str, Any]:
-        """The next message, which must be of that kind."""
+        """The next message, which must be of that kind; that it is parked a worker says again when told to again."""
         try:
             said, body = self.said.get(timeout=seconds)
+            while said == "parked" and body["round"] == self._parked:
+                said, body = self.said.get(timeout=seconds)
         except queue.Empty:
             raise AssertionError(f"rank {self.rank} said no {kind!r}; {self.err.read_text()}") from None
         assert said == kind, f"rank {self.rank} said {said}, not {kind}"
+        self._parked = body["round"] if said == "parked" else self._parked
         return body
 
     def send(self, kind: str, **body: Any) -> None:

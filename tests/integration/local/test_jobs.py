@@ -17,6 +17,7 @@ import pytest
 
 import petctl
 from petctl.agent.alone import alone
+from petctl.clusters.local.jobdir import JobDirectory
 from petctl.errors import NotFound, UsageError
 from petctl.jobs import JobHandle, get, list_jobs, render, submit
 from petctl.jobs.secrets import remove_secret, set_secret
@@ -174,7 +175,7 @@ def test_an_elastic_job_starts_small_and_grows_when_slots_are_free(stage: Stage)
     eventually(lambda: blocker.status().state == "running", "the other job running")
     handle = stage.start(nodes="1:3")
     first = stage.running(1)
-    assert "1 of 3 nodes have slots" in handle.status().sentence
+    eventually(lambda: "1 of 3 nodes have slots" in handle.status().sentence, "why it is so small")
     blocker.cancel()
     stage.running(3, after=first)
     stage.finish()
@@ -287,7 +288,7 @@ def test_a_damaged_job_does_not_hide_the_others(stage: Stage) -> None:
     (stage.path / "home" / "registry.db").unlink()
     (path / "job.json").write_text("{")
     assert {status.id: status.state for status in list_jobs()} == {handle.id: "lost", other.id: "succeeded"}
-    eventually(lambda: not processes_of(path), "the end of its supervisor, which alone tells that it is over")
+    eventually(lambda: not JobDirectory(path).alive(), "the end of its supervisor, which alone tells that it is over")
     handle.remove()
     assert not path.exists()
 

@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 import petctl
 from petctl.clusters.local.jobdir import JobDirectory, write_json
 from petctl.clusters.local.processes import boot_id
+from petctl.clusters.local.turn import MOST_LIVES
 from petctl.jobs import AlreadyExists, JobHandle, get, list_jobs, submit
 from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
 from tests.integration.waiting import DEADLINE
@@ -158,15 +160,18 @@ def test_a_line_that_nobody_is_left_to_look_after_moves_on_when_somebody_looks(s
 @pytest.mark.timeout(300)
 def test_supervisors_killed_at_random_lose_no_job_and_run_none_twice(stage: Stage, runs: Runs) -> None:
     slots(stage, 2)
-    chance = random.Random(20)
+    chance, kills = random.Random(20), Counter[str]()  # a job is given up when that happens too often before it begins
     handles = [submit(runs.job("sleep 0.3"), id=f"short-{number}") for number in range(10)]
 
     def over() -> bool:
-        alive = [pid for pids in supervisors(handles).values() for pid in pids]
+        alive = [
+            (job, pid) for job, pids in supervisors(handles).items() for pid in pids if kills[job] < MOST_LIVES - 1
+        ]
         if alive and chance.random() < 0.1:
-            victim = chance.choice(alive)
+            job, victim = chance.choice(alive)
             if exists(victim):
                 os.kill(victim, signal.SIGKILL)
+                kills[job] += 1
         return all(status.final for status in list_jobs())
 
     eventually(over, "the end of all", 240)

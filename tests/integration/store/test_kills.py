@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.integration.store.conftest import Proxy, Scene, fill, tree
 from tests.integration.store.proxy import Passed
-from tests.integration.waiting import until
+from tests.integration.waiting import DEADLINE, until
 
 MIB = 1 << 20
 SMALL, PARTS, KILLS = 40, 4 + 3, 3
@@ -22,18 +23,21 @@ SIZES = {**{f"small/{number:02d}": 3000 for number in range(SMALL)}, "a large on
 
 def killed(scene: Scene, proxy: Proxy, moment: int, *words: object, must: bool = True) -> list[Passed]:
     """Starts a command and kills it when so many requests have passed; what the store has done till all is quiet."""
-    process = subprocess.Popen(
-        scene.words(*words), env=scene.environ(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=scene.folder
-    )
     left = Counter({"requests": moment})
+    started = threading.Event()
 
     def count(passed: Passed) -> None:
         left["requests"] -= 1
         if not left["requests"]:
+            started.wait(DEADLINE)
             os.kill(process.pid, signal.SIGKILL)
 
     proxy.take()
     proxy.after = count
+    process = subprocess.Popen(
+        scene.words(*words), env=scene.environ(), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=scene.folder
+    )
+    started.set()
     try:
         code = process.wait(60)
         assert code == -signal.SIGKILL or (code == 0 and not must), "it ended before it was killed"
