@@ -138,6 +138,7 @@ def test_an_error_of_a_lost_peer_waits_for_the_agent(fleet: Fleet) -> None:
 
 def test_an_error_that_no_agent_explains_is_the_scripts_own(fleet: Fleet) -> None:
     fleet.options["PETCTL_HEARTBEAT_LIMIT"] = "1"
+    fleet.options["TIMEOUT"] = "20"  # gloo itself does not always notice: that is what agents are for
     survivor, lost = fleet.start(2)
     fleet.all_step([survivor, lost], 10)
     lost.signal(signal.SIGKILL)

@@ -71,6 +71,11 @@ def train(state):
 
 if os.environ.get("STOP_BEFORE_JOINING"):
     os.environ["MASTER_ADDR"] = "192.0.2.1"  # nobody: it never gets as far as the others
-backend = os.environ.get("BACKEND", "gloo")
-done = elastic.run(train, state, backend=backend, on_resize=lambda before, now: resized.append([before, now]))
+done = elastic.run(
+    train,
+    state,
+    backend=os.environ.get("BACKEND", "gloo"),
+    timeout=float(os.environ.get("TIMEOUT", "1800")),
+    on_resize=lambda before, now: resized.append([before, now]),
+)
 say(done=done, weight=model[0].weight.sum().item())
