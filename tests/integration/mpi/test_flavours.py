@@ -18,11 +18,14 @@ from tests.integration.mpi.conftest import PATIENCE
 pytestmark = pytest.mark.timeout(200)
 
 PROGRAM = """
-import os, sys, time
+import os, pathlib, sys, time
 from mpi4py import MPI
 world = MPI.COMM_WORLD
 assert [str(world.rank), str(world.size)] == [os.environ["RANK"], os.environ["WORLD_SIZE"]]
 print("sum", world.allreduce(world.rank), "nodes", *world.allgather(os.environ["PETCTL_NODE"]), flush=True)
+pathlib.Path(f"through-{world.rank}").touch()  # who is still within MPI when another ends may end of that, and first
+while len(list(pathlib.Path().glob("through-*"))) < world.size:
+    time.sleep(0.02)
 if "fail" in sys.argv and world.rank == 3:
     print("cannot go on", file=sys.stderr, flush=True)
     os._exit(7)
