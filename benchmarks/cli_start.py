@@ -7,6 +7,7 @@ process.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -32,6 +33,8 @@ def main() -> int:
     chosen = parser.parse_args()
     commands = {"petctl --help": [chosen.petctl, "--help"], "torchx --help": [chosen.torchx, "--help"]}
     for argv in commands.values():
+        if shutil.which(argv[0]) is None:
+            parser.error(f"{argv[0]} is not there; `make .venv/.ready .venv-bench/.ready` brings both programs")
         whole_process(argv)  # the first run compiles the bytecode
     samples = interleave(chosen.pairs, {name: partial(whole_process, argv) for name, argv in commands.items()})
     ours = samples["petctl --help"]

@@ -74,6 +74,7 @@ class SignedBucket(Bucket):
         self._rest = Rest(location, access, keyless)
         self._meta = "x-amz-meta-" if location.kind == "s3" else "x-ms-meta-"
         self._parts: Parts = (S3Parts if location.kind == "s3" else AzureParts)(self._rest, records)
+        self._records = records
 
     @property
     def may_look(self) -> bool:
@@ -172,6 +173,9 @@ class SignedBucket(Bucket):
 
     def sink(self, path: str, source: Entry, identity: str) -> Sink | None:
         return _ObjectSink(self._parts, path, source.size, identity)
+
+    def tidy(self, path: str) -> None:
+        self._records.forget(path)  # it was killed between the object's completion and the record's end
 
     def remove(self, paths: Sequence[str]) -> None:
         tidy = [path for path in paths if not {"", ".", ".."} & set(path.split("/"))]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,14 +22,26 @@ SMALL, PARTS, KILLS = 40, 4 + 3, 3
 SIZES = {**{f"small/{number:02d}": 3000 for number in range(SMALL)}, "a large one": 28 * MIB, "large/two": 17 * MIB}
 
 
-def killed(scene: Scene, proxy: Proxy, moment: int, *words: object, must: bool = True) -> list[Passed]:
+def completes(passed: Passed) -> bool:
+    """Whether a large object was there as a whole from then on."""
+    return passed.query.get("comp") == ["blocklist"] or (passed.method == "POST" and "uploadId" in passed.query)
+
+
+def killed(
+    scene: Scene,
+    proxy: Proxy,
+    moment: int,
+    *words: object,
+    must: bool = True,
+    counted: Callable[[Passed], bool] = lambda passed: True,
+) -> list[Passed]:
     """Starts a command and kills it when so many requests have passed; what the store has done till all is quiet."""
     left = Counter({"requests": moment})
     started = threading.Event()
 
     def count(passed: Passed) -> None:
-        left["requests"] -= 1
-        if not left["requests"]:
+        left["requests"] -= counted(passed)
+        if counted(passed) and not left["requests"]:
             started.wait(DEADLINE)
             os.kill(process.pid, signal.SIGKILL)
 
@@ -52,8 +65,7 @@ def killed(scene: Scene, proxy: Proxy, moment: int, *words: object, must: bool =
 
 def sent(passed: list[Passed]) -> set[tuple[str, str]]:
     """Objects and parts that the store has taken in."""
-    commits = ("comp", ["blocklist"])
-    return {(one.path, one.part) for one in passed if one.method == "PUT" and commits not in one.query.items()}
+    return {(one.path, one.part) for one in passed if one.method == "PUT" and not completes(one)}
 
 
 def check_up(scene: Scene, proxy: Proxy, chance: random.Random, verb: str, source: Path) -> None:
@@ -140,6 +152,16 @@ def test_nothing_is_left_behind_when_it_is_done(scene: Scene, proxy: Proxy) -> N
     scene.petctl("down", f"{scene.root}/x", scene.folder / "back")
     assert [path.name for path in (scene.folder / "back").iterdir()] == ["large"]
     assert list(Path(scene.folder / "home" / "uploads").glob("*")) == []
+
+
+def test_a_record_that_outlived_its_upload_goes_with_the_next_run(scene: Scene, proxy: Proxy) -> None:
+    source = fill(scene.folder / "source", {"large": 9 * MIB})
+    killed(scene, proxy, 1, "up", source, f"{scene.root}/x", counted=completes)
+    records = Path(scene.folder / "home" / "uploads")
+    assert len(list(records.glob("*"))) == 1, "killed right after the object was complete"
+    scene.petctl("up", source, f"{scene.root}/x")
+    assert not sent(proxy.take())
+    assert list(records.glob("*")) == []
 
 
 def test_a_record_that_outlived_its_file_goes_with_the_next_run(scene: Scene) -> None:
