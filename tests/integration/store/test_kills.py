@@ -24,7 +24,9 @@ SIZES = {**{f"small/{number:02d}": 3000 for number in range(SMALL)}, "a large on
 
 def completes(passed: Passed) -> bool:
     """Whether a large object was there as a whole from then on."""
-    return passed.query.get("comp") == ["blocklist"] or (passed.method == "POST" and "uploadId" in passed.query)
+    if passed.method == "PUT":
+        return passed.query.get("comp") == ["blocklist"]
+    return passed.method == "POST" and "uploadId" in passed.query
 
 
 def killed(
@@ -40,10 +42,11 @@ def killed(
     started = threading.Event()
 
     def count(passed: Passed) -> None:
-        left["requests"] -= counted(passed)
-        if counted(passed) and not left["requests"]:
-            started.wait(DEADLINE)
-            os.kill(process.pid, signal.SIGKILL)
+        if counted(passed):
+            left["requests"] -= 1
+            if not left["requests"]:
+                started.wait(DEADLINE)
+                os.kill(process.pid, signal.SIGKILL)
 
     proxy.take()
     proxy.after = count
