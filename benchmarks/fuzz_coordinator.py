@@ -38,7 +38,7 @@ from petctl.rendezvous.events import Config
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.locator import split_address
 from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.wire import PLAIN, FrameReader, PeerProof, encode_frame
+from petctl.rendezvous.wire import ROLES, FrameReader, PeerProof, Seal, encode_frame, frame, plain_binding, tokens_of
 
 TOKEN = "feedc0de" * 4
 IN_FLIGHT = 32
@@ -163,11 +163,12 @@ class Attack:
             if connection is None or left == 0:
                 if connection is not None:
                     self._until_end(connection)
-                role = self.chance.choice(("agent", "control"))
-                connection, left = self._introduced(role), self.chance.randrange(1, 20)
+                role = self.chance.choice(ROLES)
+                (connection, seal), left = self._introduced(role), self.chance.randrange(1, 20)
             left -= 1
-            try:
-                connection.sendall(insider(self.chance, role))
+            payload = insider(self.chance, role)
+            try:  # now and then without its seal
+                connection.sendall(frame(payload, seal if self.chance.random() < 0.98 else None))
             except OSError:
                 connection.close()
                 connection = None
@@ -185,18 +186,22 @@ class Attack:
         connection.connect(self.address)
         return connection
 
-    def _introduced(self, role: str) -> socket.socket:
-        connection, proof, reader = self._connect(), PeerProof(TOKEN, role, PLAIN), FrameReader(1 << 20)
-        messages: Deque[Any] = deque()
+    def _introduced(self, role: str) -> Tuple[socket.socket, Seal]:
+        connection, reader = self._connect(), FrameReader(1 << 20)
+        proof = PeerProof(
+            tokens_of(TOKEN)[role], role, plain_binding(connection.getsockname(), connection.getpeername())
+        )
 
         def receive() -> Any:
-            while not messages:
-                messages.extend(reader.feed(connection.recv(65536)))
-            return messages.popleft()
+            message = reader.next()
+            while message is None:
+                reader.feed(connection.recv(65536))
+                message = reader.next()
+            return message
 
         connection.sendall(encode_frame(proof.hello(receive())))
-        proof.welcome(receive())
-        return connection
+        seal, _ = proof.check(receive())
+        return connection, seal
 
     def _until_end(self, connection: socket.socket) -> None:
         with connection:

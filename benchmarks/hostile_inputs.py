@@ -10,7 +10,7 @@ import json
 import random
 from typing import Any, Dict, List
 
-from petctl.rendezvous.wire import PLAIN, encode_frame, new_nonce, proof
+from petctl.rendezvous.wire import PLAIN, encode_frame, encode_payload, new_nonce, proof
 
 _ODD_TEXT = ("", "\x00", "honest\n", "../../etc/passwd", "a" * 20_000, "\U0001f600", "𝔸", "null", "%s%n", "-1")
 _ODD_NUMBERS = (0, -1, 1, 2**31, 2**53, 2**53 + 1, 10**19, 1e308, -1e308, 0.1, True)
@@ -57,17 +57,16 @@ def strangers(chance: random.Random) -> bytes:
 
 
 def insider(chance: random.Random, role: str) -> bytes:
-    """One input of somebody who has proved that it knows the token."""
+    """The content of one frame of somebody who has proved that it knows the token."""
     message: Dict[str, Any] = {"report": report(chance)} if role == "agent" else _call(chance)
     kind = chance.randrange(4)
     if kind == 0:
-        return encode_frame(message)
+        return encode_payload(message)
     if kind == 1:
-        return mangled(encode_frame(message), chance)
+        return mangled(encode_payload(message), chance)
     if kind == 2:
-        fragment = chance.choice(_FRAGMENTS)
-        return len(fragment).to_bytes(4, "big") + fragment
-    return encode_frame(_twisted(message, chance))
+        return chance.choice(_FRAGMENTS)
+    return encode_payload(_twisted(message, chance))
 
 
 def report(chance: random.Random) -> Dict[str, Any]:
@@ -115,8 +114,9 @@ def mangled(frame: bytes, chance: random.Random) -> bytes:
 def _hello(chance: random.Random) -> Dict[str, Any]:
     """Right in every respect but one: the token, the challenge, or the certificate."""
     nonce = new_nonce()
-    wrong = proof(f"{chance.random()}", "peer", new_nonce(), nonce, chance.choice((PLAIN, "0" * 64)))
-    return {"role": chance.choice(("agent", "control")), "nonce": nonce, "proof": wrong}
+    role = chance.choice(("agent", "control"))
+    wrong = proof(f"{chance.random()}", "peer", role, new_nonce(), nonce, chance.choice((PLAIN, "0" * 64)))
+    return {"role": role, "nonce": nonce, "proof": wrong}
 
 
 def _call(chance: random.Random) -> Dict[str, Any]:

@@ -7,18 +7,19 @@ that goes over the wire is what a real agent would send.
 from __future__ import annotations
 
 import asyncio
-from typing import Callable, Optional
+import random
+from typing import Any, Callable, Dict, Optional
 
 from petctl.errors import Unreachable
 from petctl.rendezvous import member as node_side
-from petctl.rendezvous.client import AgentLink
+from petctl.rendezvous.client import CONNECT_WITHIN, AgentLink
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.member import Member
 from petctl.rendezvous.messages import decode_order, encode
 
 
 class PretendNode:
-    """Runs one member over one connection, until it exits, is dropped, or loses the connection."""
+    """Runs one member, until it exits, is dropped, or the coordinator ends its connection."""
 
     def __init__(
         self,
@@ -34,11 +35,21 @@ class PretendNode:
         self.sent = 0
         self.welcome: Optional[dict] = None  # type: ignore[type-arg]
         self._changed = changed
+        self._again = False  # it left a silent coordinator, as an agent does, and comes back
         self._timer: Optional[asyncio.TimerHandle] = None
 
     async def run(self) -> None:
         """Connects and takes part; returns when the connection is over or the member has exited."""
-        self.welcome = await self.link.connect()
+        try:
+            while not self.member.exited:
+                self.welcome, self._again = await self._connected(), False
+                await self._take_part()
+                if not self._again:
+                    break
+        finally:
+            self.drop()
+
+    async def _take_part(self) -> None:
         try:
             self.step(node_side.Connected())
             while not self.member.exited:
@@ -46,8 +57,18 @@ class PretendNode:
                 self.step(node_side.Received(decode_order(message.get("order"))))
         except Unreachable:
             self.step(node_side.Disconnected())
-        finally:
-            self.drop()
+
+    async def _connected(self) -> Dict[str, Any]:
+        """Tries as an agent does: longer each time, and not all at once."""
+        within = CONNECT_WITHIN
+        while True:
+            try:
+                return await self.link.connect(within, within)
+            except Unreachable:
+                if self.member.exited:
+                    raise
+                within *= 2
+                await asyncio.sleep(random.uniform(0.0, 1.0))
 
     def step(self, event: object) -> None:
         """Feeds the member, and carries out what it wants as if workers started and stopped at once."""
@@ -59,6 +80,9 @@ class PretendNode:
                 self.step(node_side.WorkersStopped())
             elif isinstance(effect, node_side.Reserve):
                 self.step(node_side.PortReserved(effect.round, 29500))
+            elif isinstance(effect, node_side.Reconnect):
+                self._again = True
+                self.link.close()
         if self._changed is not None:
             self._changed(self)
         self._arm()

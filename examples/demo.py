@@ -11,17 +11,24 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH, HEIGHT = 72, 12
 VICTIM = "1"
+ERASE = "" if os.environ.get("TERM", "dumb") == "dumb" else "\r\x1b[2K"
 
 
 def say(text: str) -> None:
-    """A line of the demo itself, told apart from the job's own."""
-    print(f"demo: {text}", flush=True)
+    """A line of the demo itself, told apart from the job's own. On a terminal petctl's status line may stand there: it
+    is erased first (petctl draws it again), and long lines are broken between words."""
+    text = f"demo: {text}"
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns - 1
+        text = ERASE + "\n".join(textwrap.wrap(text, max(40, width), subsequent_indent="      "))
+    print(text, flush=True)
 
 
 def read_metrics(path: Path) -> list[dict[str, float]]:
@@ -83,8 +90,8 @@ def cost(metrics: "list[dict[str, float]]", killed_at: float, start_up: float) -
         (n for n in range(1, len(metrics)) if metrics[n]["time"] > killed_at),
         key=lambda n: metrics[n]["time"] - metrics[n - 1]["time"],
     )
-    before, first = metrics[number - 1], metrics[number]
-    repeated = int(before["step"] - first["step"] + 1)
+    first = metrics[number]
+    repeated = len(metrics) - len({entry["step"] for entry in metrics})
     return (
         f"{first['time'] - killed_at:.1f} s from the kill to the next step of {first['ranks']:.0f} ranks "
         f"(the start of the job took {start_up:.1f} s), and "
@@ -139,7 +146,7 @@ def main() -> int:
         say(f"the job ended with code {code}; its logs are in {home}")
         return 1
     done = read_metrics(metrics)
-    print("\nloss\n" + curve(done, killed_at) + "\n")
+    print("\nloss\n" + curve(done, killed_at) + "\n", flush=True)
     say(f"the loss of a node cost {cost(done, killed_at, done[0]['time'] - started_at)}")
     if done[-1]["step"] != options.steps or done[-1]["loss"] > 0.1:
         say(f"but the training ended at step {done[-1]['step']} with loss {done[-1]['loss']:.3f}")

@@ -15,7 +15,7 @@ import re
 from functools import lru_cache
 from typing import Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
-HANG, PREPARE, HOST_MEMORY = "hang", "prepare", "host-out-of-memory"
+HANG, PREPARE, HOST_MEMORY, MISSING_MODULE = "hang", "prepare", "host-out-of-memory", "missing-module"
 TRANSIENT = "transient"  # the group of those that may not come again
 _REACH = ".{0,400}"
 _LITTLE = re.compile(r"\\.|\[[^]]*\]")  # what stands for one character, and is not that one
@@ -37,6 +37,7 @@ class Cause(NamedTuple):
     says: str
     advice: str
     transient: bool
+    lasting: bool
     signs: Sequence[Sign]
     signals: Sequence[str]
     exits: Sequence[int]
@@ -68,6 +69,7 @@ def _cause(name: str, said: Dict[str, str]) -> Cause:
         said.get("says", ""),
         said.get("advice", ""),
         said.get(TRANSIENT) == "yes",
+        said.get("lasting") == "yes",
         [Sign(_words(line), line.replace(".*", _REACH)) for line in said.get("match", "").splitlines() if line],
         said.get("signals", "").split(),
         [int(code) for code in said.get("exit", "").split()],
@@ -107,3 +109,9 @@ def scan(text: str) -> List[Tuple[int, int, str]]:
 def transient() -> Tuple[str, ...]:
     """The names of those that may not come again."""
     return tuple(cause.name for cause in known().values() if cause.transient)
+
+
+@lru_cache(maxsize=1)
+def lasting() -> Tuple[str, ...]:
+    """The names of those that would come again as they are."""
+    return tuple(cause.name for cause in known().values() if cause.lasting)

@@ -74,6 +74,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "restarts of pods": ({"template": pod(FIRST, restartPolicy="Never")}, "leave restartPolicy of the pod out"),
     "no node": ({"replicas": 0}, "spec.replicas"),
     "least none": ({"minReplicas": 0}, "spec.minReplicas"),
+    "millions": ({"maxReplicas": 5_000_000}, "should be less than or equal to 10000"),
     "half a node": ({"replicas": 1.5}, "spec.replicas"),
     "least over most": ({"minReplicas": 3, "maxReplicas": 2}, "minReplicas is more than maxReplicas: lower the one"),
     "too few": ({"replicas": 1, "minReplicas": 2}, "replicas is less than minReplicas: ask for as many, or for more"),
@@ -154,6 +155,7 @@ def test_what_is_left_out_is_filled_in_where_it_does_not_depend_on_anything(jobs
         "procsPerNode": 1,
         "launcher": "elastic",
         "python": "python3",
+        "agentImage": "",
         "warm": True,
     }
 

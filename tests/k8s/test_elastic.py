@@ -58,7 +58,7 @@ def trainer(own_cluster: Cluster, namespace: str, tmp_path: Path) -> User:
     return user
 
 
-@pytest.mark.parametrize("victim", [0, 1], ids=["rank 0", "rank 1"])
+@pytest.mark.parametrize("victim", [0, pytest.param(1, marks=pytest.mark.long)], ids=["rank 0", "rank 1"])
 def test_survivors_keep_their_process(trainer: User, victim: int) -> None:
     user = trainer
     job = user.submit("-n", "1:2:2", "train.py")
@@ -81,7 +81,7 @@ def test_survivors_keep_their_process(trainer: User, victim: int) -> None:
     assert user.ended(job)["state"] == "cancelled"
 
 
-@pytest.mark.parametrize("how", ["--grace-period=0 --force", "--grace-period=20"])
+@pytest.mark.parametrize("how", ["--grace-period=0 --force", pytest.param("--grace-period=20", marks=pytest.mark.long)])
 def test_a_lost_coordinator_costs_no_step(trainer: User, how: str) -> None:
     user = trainer
     job = user.submit("-n", "2", "train.py")

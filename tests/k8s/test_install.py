@@ -120,7 +120,8 @@ def test_it_is_installed_runs_a_job_is_upgraded_and_goes_without_the_job(adminis
 
 def test_it_has_the_rights_it_needs_and_no_others(administrator: Administrator) -> None:
     administrator.install("--replicas", "1")
-    for verb, what in (("create", "pods"), ("get", "secrets"), ("patch", "elasticjobs.petctl.dev:status")):
+    granted = [("create", "pods"), ("get", "secrets"), ("patch", "elasticjobs.petctl.dev:status")]
+    for verb, what in (*granted, ("watch", "poddisruptionbudgets.policy")):
         assert administrator.may(verb, what)
         assert not administrator.may(verb, what, namespace="default")
     for verb, what in (

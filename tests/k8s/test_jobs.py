@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 
 import pytest
 import yaml
@@ -27,6 +28,20 @@ def test_a_job_runs_on_two_nodes_and_one_delete_removes_it(user: User) -> None:
     assert user.left()
     assert user.petctl("rm", job).returncode == 0
     until(lambda: not user.left(), "nothing is left")
+
+
+@pytest.mark.long  # the server collects what nobody owns in its own time
+def test_jobs_share_an_agent_and_one_with_a_time_to_live_goes_by_itself(user: User) -> None:
+    stays = user.submit("--", "true")
+    user.configure(ttl_after_finished="3s")
+    goes = user.submit("--", "true")
+    agents = [name for name in user.left() if name.startswith("ConfigMap/petctl.agent-")]
+    assert len(agents) == 1
+    assert not [name for name in user.left() if name.endswith(".agent")]  # of one job alone
+    until(lambda: not [name for name in user.left() if goes in name], f"{goes} is gone, with all that it had", 90)
+    assert agents[0] in user.left()
+    assert user.petctl("rm", "--force", stays).returncode == 0
+    until(lambda: not user.left(), "nothing is left, nor is the agent", 90)
 
 
 def test_a_worker_of_python_3_9_that_fails_is_the_jobs_end(user: User) -> None:
@@ -54,6 +69,23 @@ def test_scale_up_and_down(user: User) -> None:
     assert user.ended(job)["state"] == "succeeded"
 
 
+@pytest.mark.long
+def test_a_size_outlives_the_loss_of_all_pods(user: User) -> None:
+    job = user.submit("-n", "1:1:3", "steps.py")
+    first = user.running(job, 1)
+    for size in ("3", "2"):
+        assert user.petctl("scale", job, size).returncode == 0
+    before = user.running(job, 2)
+    assert before["round"] > first["round"]
+    user.cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false", user.there)
+    until(lambda: user.status(job)["epoch"] > before["epoch"], "another coordinator", 90)
+    after = user.running(job, 2)
+    assert after["size"]["wanted"] == 2
+    assert "already at 2" in user.petctl("scale", job, "2").stdout
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"
+
+
 def test_a_replaced_coordinator_disturbs_nobody(user: User) -> None:
     job = user.submit("-n", "2", "steps.py")
     before = user.running(job, 2)
@@ -71,7 +103,35 @@ def test_a_replaced_coordinator_disturbs_nobody(user: User) -> None:
     assert user.ended(job)["state"] == "succeeded"
 
 
-@pytest.mark.parametrize("how", ["--grace-period=0 --force", "--grace-period=20"])
+def another(user: User, job: str, epoch: int) -> None:
+    """Waits until a later coordinator has the job."""
+    until(lambda: user.status(job)["epoch"] > epoch, "another coordinator", 90)
+    user.running(job, 1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(420)
+def test_the_fifth_loss_of_a_coordinator_costs_no_more_than_the_second(user: User) -> None:
+    """The back-off of a Job would double: 10, 20, 40, 80 s, and nodes stop after 60 s without a coordinator."""
+    job = user.submit("-n", "1", "steps.py")
+    before, waits = user.running(job, 1), []
+    for _ in range(5):
+        epoch, began = user.status(job)["epoch"], time.monotonic()
+        live = [pod for pod in user.pods(job, "coordinator") if pod["status"]["phase"] == "Running"]
+        for pod in live:
+            name = pod["metadata"]["name"]
+            user.cluster.kubectl("delete", "pod", name, user.there, "--grace-period=1", "--wait=false")
+        another(user, job, epoch)
+        waits.append(time.monotonic() - began)
+    assert max(waits) < 45, waits
+    after = user.status(job)
+    assert (after["round"], after["spent"]) == (before["round"], 0)
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"
+    assert not [pod for pod in user.pods(job, "coordinator") if pod["status"]["phase"] in ("Pending", "Running")]
+
+
+@pytest.mark.parametrize("how", ["--grace-period=0 --force", pytest.param("--grace-period=20", marks=pytest.mark.long)])
 def test_a_deleted_node_is_replaced_and_costs_no_restart(user: User, how: str) -> None:
     job = user.submit("-n", "1:2:2", "steps.py")
     first = user.running(job, 2)
@@ -99,6 +159,22 @@ def test_a_pod_made_by_hand_takes_part(user: User) -> None:
     assert user.status(job)["round"] == first["round"]  # nobody wanted it yet
     assert user.petctl("cancel", job).returncode == 0
     assert user.ended(job)["state"] == "cancelled"
+
+
+def test_a_quota_on_limits_is_told_and_kept_to(user: User) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "limits"}}
+    user.cluster.kubectl.apply([{**quota, "spec": {"hard": {"limits.cpu": "4"}}}], user.there)
+    hard = ("get", "resourcequota", "limits", user.there, "--output=jsonpath={.status.hard}")
+    until(lambda: "limits.cpu" in user.cluster.kubectl(*hard), "the quota holds")
+    job = user.submit("-n", "1", "steps.py")
+    user.told(job, "must specify limits.cpu", "kubernetes.coordinator for the coordinator")
+    assert user.petctl("cancel", job).returncode == 0
+    limits = {"resources": {"limits": {"cpu": "1"}}}
+    user.configure(**limits, coordinator={"spec": {"containers": [limits]}})
+    job = user.submit("-n", "1", "steps.py")
+    user.running(job, 1)
+    user.finish(job)
+    assert user.ended(job)["state"] == "succeeded"
 
 
 def test_a_job_that_cannot_start_says_why_and_can_be_cancelled(user: User) -> None:

@@ -74,6 +74,15 @@ class Owner:
         pods = self.pods(role, name)
         return sorted(p["metadata"]["name"] for p in pods if not p["metadata"].get("deletionTimestamp"))
 
+    def stuck(self) -> list[str]:
+        """Pods that no machine takes."""
+        return [
+            pod["metadata"]["name"]
+            for pod in self.pods("node")
+            for condition in pod["status"].get("conditions") or ()
+            if (condition["type"], condition["status"]) == ("PodScheduled", "False")
+        ]
+
     def last_step(self, pod: str) -> tuple[int, int, int, int]:
         """Step, world size, round and process of the last one that a node printed."""
         printed = self.kubectl.attempt("logs", pod, self.there).stdout  # nothing where it has not started yet
@@ -152,6 +161,30 @@ def test_a_lost_node_is_replaced_at_once_and_a_lost_coordinator_costs_no_step(ow
     owner.ready(2)
     later = owner.stepping("job-node-0", 2, step + 50)
     assert later[2:] == (number, process)  # the same worker, in the same round
+
+
+def test_a_word_that_pods_do_not_have_is_told(owner: Owner) -> None:
+    container = {"name": "trains", "image": owner.image, "command": ["true"]}
+    template = {"spec": {"containers": [container], "nodeSelectr": {"gpu": "a100"}}}
+    job = {"apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "metadata": {"name": "job"}}
+    owner.kubectl.apply([{**job, "spec": {"template": template}}], owner.there)
+    status = owner.phase("Failed")
+    assert "spec.template has what pods do not have: spec.nodeSelectr" in status["message"]
+    assert owner.pods() == []
+
+
+@pytest.mark.long
+def test_a_node_that_no_machine_takes_is_not_waited_for(owner: Owner) -> None:
+    """Three nodes want half of all processors each: there is room for two of them, or for one."""
+    processors = min(int(node["status"]["allocatable"]["cpu"]) for node in owner.kubectl.get("nodes")["items"])
+    container = {"resources": {"requests": {"cpu": f"{processors * 600}m"}}}
+    owner.make(replicas=3, minReplicas=1, maxReplicas=3, container=container)
+    until(lambda: any(owner.stuck()), "the scheduler has said no", 60, 0.2)
+    began = time.monotonic()
+    (first, *_) = sorted(set(owner.names()) - set(owner.stuck()))
+    until(lambda: owner.last_step(first)[0] >= 0, "those that are there train", 60, 0.2)
+    assert time.monotonic() - began < 20  # not the 30 s for which expected nodes are waited for
+    assert owner.status()["absent"]
 
 
 def test_scaling_goes_both_ways_and_bounds_hold(owner: Owner) -> None:

@@ -156,6 +156,7 @@ def test_a_suspended_job_waits_and_can_be_cancelled(operated: User) -> None:
     until(lambda: elastic_job(operated, job)["status"].get("phase") == "Failed", "the operator knows it")
 
 
+@pytest.mark.long
 def test_a_quota_that_hinders_the_operator_is_named(operated: User) -> None:
     operated.limit_pods(2)
     job = operated.submit("-n", "1:2", "steps.py")

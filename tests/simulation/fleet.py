@@ -56,6 +56,7 @@ class Workers:
     ended: bool = False  # all local ranks ended well
     failed: bool = False
     steps: int = 0  # that it has made, and reported where workers report
+    dying: bool = False  # it has failed by itself, and its process is about to end
     hung: bool = False  # some rank of it makes no step any more, and all others wait for it
     endless: bool = False  # with a parameter server, which runs on when the others have ended
 
@@ -75,6 +76,10 @@ class Options:
     reports: bool = False  # workers report their steps
     elastic: bool = False  # workers say that they can wait, parked, for their place
     goal: int = 0  # steps until the workers end; 0: never
+    odd: float = 0.0  # chance of an odd fault beside each usual one
+    gentle: bool = False  # messages that arrive do so soon
+    drift: bool = False  # the nodes' clocks run at paces of their own
+    slow_starts: bool = False  # some nodes take seconds to start
     unfit: set[str] = field(default_factory=set)  # nodes that can start no worker, whatever the round
     consequence: float = 0.8  # chance that a broken peer group fails within a step
     wire: bool = True  # messages travel as JSON would carry them; twice the work
@@ -121,6 +126,8 @@ class Coordinator:
         if self.fleet.world.now < self.paused_until:
             self.fleet.world.at(self.paused_until - self.fleet.world.now, lambda: self.step(event))
         elif self.alive:
+            if isinstance(event, events.Reported) and event.report.leaving:
+                self.fleet.left.add((self.name, event.report.node, event.report.incarnation))
             self.machine.step(event, self.fleet.world.now)
             self.settle()
 
@@ -194,6 +201,9 @@ class Node:
     def __init__(self, fleet: Fleet, name: str) -> None:
         self.fleet, self.name, self.up = fleet, name, True
         self.slow = 1.0
+        self.sticks = False  # its workers cannot be ended, not even killed
+        self.frozen_until = 0.0  # its agent stands still until then; its workers do not
+        self.pace = fleet.drift()  # of its clock
         fleet.incarnations += 1
         self.incarnation = f"i{fleet.incarnations:06d}"
         options = fleet.options
@@ -202,7 +212,7 @@ class Node:
             self.incarnation,
             procs=1 + fleet.world.random.randrange(2) if fleet.chaotic else 2,
             address=f"host-{name}",
-            now=fleet.world.now,
+            now=self.clock(),
             grace=options.grace,
             silence=options.config.silence,
             fence_after=options.fence_after,
@@ -214,7 +224,15 @@ class Node:
         self.stop_number = 0
         if options.warm_up:
             self.warm_up()
-        fleet.world.at(fleet.world.latency(), self.connect)
+        fleet.world.at(fleet.world.latency() + fleet.slowness(), self.connect)
+
+    def clock(self) -> float:
+        """Its own time, which may run faster or slower than that of others."""
+        return self.fleet.world.now * self.pace
+
+    def freeze(self, seconds: float) -> None:
+        """Its agent stands still for so long (a stopped process, a starved machine), while its workers go on."""
+        self.frozen_until = max(self.frozen_until, self.fleet.world.now + seconds)
 
     @property
     def live(self) -> Workers | None:
@@ -234,17 +252,23 @@ class Node:
         if not self.up:
             return
         world = self.fleet.world
-        for effect in self.member.step(event, world.now):
+        if world.now < self.frozen_until:
+            world.at_time(self.frozen_until, lambda: self.step(event))
+            return
+        for effect in self.member.step(event, self.clock()):
             getattr(self, "_do_" + type(effect).__name__.lower())(effect)
             if not self.up:
                 return
         due = self.member.deadline()
+        due = due / self.pace if due is not None else None
         if due is not None and (self.wake_at is None or due < self.wake_at):
             self.wake_at = due if due > world.now else world.now + TICK
             world.at_time(self.wake_at, self.wake)
 
     def wake(self) -> None:
-        if self.up and self.wake_at is not None and self.wake_at <= self.fleet.world.now:
+        if self.up and self.fleet.world.now < self.frozen_until:
+            self.fleet.world.at_time(self.frozen_until, self.wake)
+        elif self.up and self.wake_at is not None and self.wake_at <= self.fleet.world.now:
             self.wake_at = None
             self.step(self.fleet.member.Tick())
 
@@ -253,7 +277,7 @@ class Node:
         if not self.up or self.connection is not None:
             return
         world, coordinator = self.fleet.world, self.fleet.looked_up()
-        if coordinator is None or not coordinator.alive or not world.hears(self.name, coordinator.name):
+        if coordinator is None or not coordinator.alive or not world.connects(self.name, coordinator.name):
             self.retry(0.2)
             return
         connection = self.connection = Connection(world, self.name, coordinator.name)
@@ -313,7 +337,7 @@ class Node:
         took = world.random.uniform(0, effect.grace) * self.slow / 4 if self.fleet.chaotic else 0.01
 
         def stopped() -> None:
-            if self.up and number == self.stop_number:
+            if self.up and number == self.stop_number and not self.sticks:
                 self.workers = None
                 self.step(self.fleet.member.WorkersStopped())
 
@@ -348,7 +372,7 @@ class Node:
 
     def _do_exit(self, effect: real_member.Exit) -> None:
         self.fleet.exits.append((self.name, effect))
-        self.fleet.checks.exiting(self)
+        self.fleet.checks.exiting(self, effect)
         self.die()
 
     # -- what happens to it -------------------------------------------------------------------------------------------
@@ -376,6 +400,23 @@ class Node:
             )
             self.step(self.fleet.member.WorkerFailed(workers.round, failure))
 
+    def crash_slowly(self, takes: float) -> None:
+        """A worker fails by itself; its peers lose their connections to it before its process has ended."""
+        workers, fleet = self.workers, self.fleet
+        if not self.up or workers is None or workers.ended or workers.failed:
+            return
+        workers.dying = True
+        fleet.own_failures[workers.id] = (self.name, self.incarnation, fleet.world.now)
+        for node in fleet.nodes.values():
+            if node is not self and node.workers is not None and node.workers.id == workers.id:
+                fleet.world.at(fleet.world.latency(), lambda n=node: n.fail_worker("a peer is gone"))  # type: ignore[misc]
+
+        def ends() -> None:
+            if self.workers is workers:
+                self.fail_worker("an error of its own")
+
+        fleet.world.at(takes, ends)
+
     def hang(self) -> None:
         """One of its workers stops in the middle of a step; before the first step nobody could know."""
         if self.workers is not None and self.workers.steps and not self.workers.ended:
@@ -393,12 +434,12 @@ class Node:
 
     def end_workers(self) -> None:
         workers = self.workers
-        if not self.up or workers is None or workers.ended or workers.failed:
+        if not self.up or workers is None or workers.ended or workers.failed or workers.dying:
             return
         random, world = self.fleet.world.random, self.fleet.world
 
         def ended(last: bool) -> None:
-            if self.up and self.workers is workers and not workers.failed:
+            if self.up and self.workers is workers and not workers.failed and not workers.dying:
                 workers.ended = last and not workers.endless
                 if last:
                     self.fleet.ended.add((self.name, self.incarnation, workers.round))
@@ -435,9 +476,21 @@ class Fleet:
         self.lines: list[str] = []
         self.rounds: list[float] = []  # when each round was opened
         self.reserved: set[tuple[str, int]] = set()  # (address, port)
+        self.own_failures: dict[tuple[int, int], tuple[str, str, float]] = {}  # round -> who failed by itself, and when
+        self.left: set[tuple[str, str, str]] = set()  # (coordinator, node, incarnation): it has said that it leaves
+        self.stepped: dict[tuple[int, int], float] = {}  # round -> when it made its last step
+        self.oddities = Random(f"{seed} oddities")
         self.crash_on_record = False
         self.stale_locators = 0.2 if chaotic else 0.0
         self.world.at(STEP, self.train)
+
+    def drift(self) -> float:
+        """How fast the clock of a new node runs."""
+        return self.oddities.uniform(0.95, 1.05) if self.options.drift else 1.0
+
+    def slowness(self) -> float:
+        """How long a new node takes to start."""
+        return self.oddities.choice([0.0, 0.0, 1.0, 4.0]) if self.options.slow_starts else 0.0
 
     # -- coordinators -------------------------------------------------------------------------------------------------
 
@@ -470,26 +523,39 @@ class Fleet:
         if effect.kind == "round":
             self.rounds.append(self.world.now)
         if effect.kind == "failure" and "spent" in effect.data:  # without: its node is left out, and nothing charged
-            self.checks.charging(effect)
+            if effect.data["failure"].get("cause") == "node-lost":
+                self.failures.add((coordinator.machine.epoch, coordinator.machine.round))
+            else:
+                self.checks.charging(effect)
+                self.checks.blaming(coordinator, effect)
             self.charges += 1
-        self.refunds += effect.kind == "refund"
+        if effect.kind == "refund":
+            self.refunds += 1
+            self.checks.refunding(coordinator, effect)
+        if effect.kind == "stall":
+            self.checks.stalling(coordinator, effect)
         self.lines.append(f"{self.world.now:8.3f}  {coordinator.name}  {effect.sentence}")
 
     # -- the model of training ----------------------------------------------------------------------------------------
 
     def train(self) -> None:
         """One step of every round whose ranks all run; the others may notice that a peer is missing."""
+        self.world.good(0.0)
+        self.checks.fencing()
         groups: dict[tuple[int, int], list[Node]] = {}
         for node in self.nodes.values():
             if node.up and node.workers is not None:
                 groups.setdefault(node.workers.id, []).append(node)
         for nodes in groups.values():
-            running = [n for n in nodes if n.workers and not n.workers.failed and n.name not in self.world.isolated]
+            alive = [n for n in nodes if n.workers and not n.workers.failed and not n.workers.dying]
+            running = [n for n in alive if n.name not in self.world.isolated]
             size = nodes[0].workers.place.nodes if nodes[0].workers else 0
             if len(running) == size and any(n.workers and n.workers.hung for n in running):
                 continue
-            if len(running) == size:
+            names = [n.name for n in running]
+            if len(running) == size and not any(pair <= set(names) for pair in self.world.peers):
                 self.progress += 1
+                self.stepped[nodes[0].workers.id if nodes[0].workers else (0, 0)] = self.world.now
                 for node in running if self.options.reports else ():
                     node.made_step()
                 if self.options.goal and self.progress >= self.options.goal:
@@ -497,6 +563,8 @@ class Fleet:
                         node.end_workers()
             else:
                 for node in nodes:
+                    if node.workers is not None and node.workers.dying:
+                        continue
                     if self.world.random.random() < self.options.consequence:
                         node.fail_worker("a peer is gone")
         self.world.at(STEP, self.train)

@@ -8,7 +8,12 @@
    if too few others are there.
 5. A job has succeeded only when all workers of a round that end by themselves have ended well.
 6. What is recorded stays recorded, and nobody opens or continues a round after reading it.
-7. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
+7. A node that has not heard any coordinator for `fence_after`, by its own clock, has no workers, unless its agent
+   stands still or they cannot be ended.
+8. Where every message arrives soon, the failure that is charged is not that of a rank that lost a peer which had
+   failed by itself; a failure is given back for a loss, not for a leave; a stall blames a rank of the round, and only
+   when that round has made no step for that long.
+9. (at the end, by the schedule) once faults stop: no live node is outside for ever, and the job makes progress.
 """
 
 from __future__ import annotations
@@ -22,6 +27,10 @@ from petctl.rendezvous.messages import SUCCEEDED, Failure, Outcome, Place
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Coordinator, Fleet, Node
+
+
+FENCING = 1.0  # seconds for a fenced node's workers to stop, beside their grace
+LAG = 1.0  # seconds for a step to be known to the coordinator
 
 
 class Violation(AssertionError):
@@ -100,9 +109,11 @@ class Checks:
         """Has its node workers that end by themselves? Where there are roles, the first is a parameter server's."""
         return not self.options.config.tasks or place.procs > 1
 
-    def exiting(self, node: Node) -> None:
+    def exiting(self, node: Node, effect: real_member.Exit) -> None:
         """A node's agent ends by itself."""
-        if node.live is not None:
+        if effect.stuck and not node.sticks and node.slow == 1.0:
+            raise Violation(f"node {node.name} gives itself up, though its workers can be ended")
+        if node.live is not None and not effect.stuck:
             raise Violation(f"node {node.name} exits and leaves workers behind")
 
     def retried(self, failure: Failure) -> bool:
@@ -116,6 +127,53 @@ class Checks:
         """A failure is restarted from."""
         if not self.retried(Failure(**event.data["failure"])):
             raise Violation(f"restarted although it should not be: {event.sentence}")
+
+    def fencing(self) -> None:
+        """Called at every step: nobody trains for long without a coordinator."""
+        for node in self.fleet.nodes.values():
+            member, now = node.member, self.fleet.world.now
+            if not node.up or node.live is None or node.sticks or now < node.frozen_until + FENCING:
+                continue
+            silent = node.clock() - member.heard
+            if silent > self.options.fence_after + (member.grace + FENCING) * node.slow:
+                raise Violation(f"node {node.name} trains though it heard no coordinator for {silent:.1f} s")
+
+    def blaming(self, coordinator: Coordinator, event: Event) -> None:
+        """A failure is charged: it must not be the consequence of another one that could be known."""
+        machine, failure = coordinator.machine, event.data["failure"]
+        own = self.fleet.own_failures.get(machine.running)
+        if own is None or "peer" not in failure.get("message", "") or not self.fleet.world.good(1.5):
+            return
+        name, incarnation, when = own
+        known = machine.nodes.get(name)
+        if known is None or known.report.incarnation != incarnation or not known.connected or known.goes:
+            return
+        if not self.fleet.world.connects(name, coordinator.name) or coordinator.paused_until:
+            return
+        frozen = self.fleet.world.now < self.fleet.nodes[name].frozen_until + 3.0
+        if when <= failure.get("time", 0.0) <= when + 0.1 and not frozen:
+            raise Violation(f"{event.sentence}: but node {name} had failed by itself before")
+
+    def refunding(self, coordinator: Coordinator, event: Event) -> None:
+        """A failure is given back."""
+        newest = self.fleet.nodes[event.data["node"]]
+        if (coordinator.name, newest.name, newest.incarnation) in self.fleet.left:
+            raise Violation(f"a failure is given back because node {newest.name} has left")
+
+    def stalling(self, coordinator: Coordinator, event: Event) -> None:
+        """A round is said to stand still."""
+        machine, world = coordinator.machine, self.fleet.world
+        size = next((place.world_size for _, place in machine.places.values()), 0)
+        wrong = [rank for rank in event.data["ranks"] if not 0 <= rank < size]
+        if wrong:
+            raise Violation(f"ranks {wrong} are blamed, of a round with {size}")
+        last = self.fleet.stepped.get(machine.running)
+        frozen = any(world.now < node.frozen_until + 3.0 for node in self.fleet.nodes.values())
+        cut = world.cuts or world.isolated or world.one_way
+        if last is not None and world.good(3.0) and not frozen and not cut:
+            still = world.now - last
+            if still < self.options.config.stall_after - LAG:
+                raise Violation(f"{event.sentence}: but it made a step {still:.1f} s ago")
 
     def ending(self, coordinator: Coordinator, outcome: Outcome) -> None:
         """A coordinator has just decided that the job ends."""

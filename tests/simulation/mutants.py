@@ -1,6 +1,6 @@
 """Deliberate faults: one check dropped from the machines each. Every one must be caught by the histories.
 
-A mutant is a replacement in the source of `budget.py`, `machine.py` or `member.py`, compiled into modules of their own.
+A mutant is a replacement in the source of one of the pure modules, compiled into modules of their own.
 """
 
 from __future__ import annotations
@@ -10,10 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from petctl.rendezvous import blame as real_blame
 from petctl.rendezvous import budget as real_budget
+from petctl.rendezvous import decide as real_decide
+from petctl.rendezvous import facts as real_facts
 from petctl.rendezvous import machine as real_machine
 from petctl.rendezvous import member as real_member
+from petctl.rendezvous import roll as real_roll
+from petctl.rendezvous import stall as real_stall
 
+# In the order in which they import each other.
+PURE = (real_blame, real_decide, real_roll, real_stall, real_budget, real_facts, real_machine, real_member)
 Edit = tuple[ModuleType, str, str]
 
 
@@ -32,15 +39,15 @@ class Mutant:
 
     def build(self) -> tuple[ModuleType, ModuleType]:
         """(machine, member) with this fault."""
-        real = {module.__name__: module for module in (real_budget, real_machine, real_member)}
+        real = {module.__name__: module for module in PURE}
         try:
-            _, machine, member = [self._mutate(module) for module in real.values()]
+            mutated = [self._mutate(module) for module in PURE]
         finally:
             sys.modules.update(real)
-        return machine, member
+        return mutated[-2], mutated[-1]
 
     def _mutate(self, real: ModuleType) -> ModuleType:
-        """Stays in `sys.modules`: dataclasses look their module up there, and the machine imports its budget."""
+        """Stays in `sys.modules`: dataclasses look their module up there, and the others import it from there."""
         path = Path(str(real.__file__))
         source = path.read_text()
         for module, old, new in self.edits:
@@ -62,7 +69,7 @@ MUTANTS = [
             "if False:",
         ),
         (real_member, "if new.age < known.age:", "if False:"),
-        (real_machine, "if foreign and header.epoch >= self.epoch and", "if False and"),
+        (real_facts, "if foreign and header.epoch >= self.epoch and", "if False and"),
     ),
     Mutant(
         "a node acknowledges before its workers have stopped",
@@ -83,7 +90,7 @@ MUTANTS = [
     Mutant("a node never sends heartbeats", (real_member, "if self.connected and now >= self.beat_at:", "if False:")),
     Mutant(
         "a silent coordinator is never left",
-        (real_member, "if self.connected and now >= self.contact + self.silence:", "if False:"),
+        (real_member, "if self.connected and now >= self.contact + self.patience:", "if False:"),
     ),
     Mutant(
         "a node exits without stopping its workers",
@@ -97,7 +104,7 @@ MUTANTS = [
         "a round starts while a node still stops older workers",
         (real_machine, "busy = [n.report for n in self.nodes.values() if self._busy(n)]", "busy = []"),
     ),
-    Mutant("an order on its way is forgotten", (real_machine, " or node.ran > report.place_round", ""), start=1180),
+    Mutant("an order on its way is forgotten", (real_facts, " or node.ran > report.place_round", ""), start=1180),
     Mutant("a round starts below min", (real_machine, "config.min_nodes, target, expected", "1, 1, set()")),
     Mutant("a round starts before its port is reserved", (real_machine, "        if not port:", "        if False:")),
     Mutant("a round starts before all have offered", (real_machine, "        if silent:", "        if False:")),
@@ -111,25 +118,34 @@ MUTANTS = [
         "who has served once serves in every round",
         (
             real_member,
-            "self.ended, self.serving, self.failure = False, False, None",
-            "self.ended, self.failure = False, None",
+            "self.ended, self.serving, self.failure, self.progress = False, False, None, None",
+            "self.ended, self.failure, self.progress = False, None, None",
         ),
     ),
+    Mutant(
+        "a node is never fenced",
+        (
+            real_member,
+            "if self.alive and self.state in (m.RUNNING, m.FAILED) and now >= self.fence_at:",
+            "if False:",
+        ),
+    ),
+    Mutant(
+        "any failure is charged at once",
+        (real_machine, "if not told and now < self.held_since", "if False and self.held_since"),
+    ),
+    Mutant("a leave gives a failure back", (real_facts, "explains = not node.goes and", "explains =")),
     Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
     Mutant("exit codes are not looked at", (real_budget, "if not self.retries(failure):", "if False:")),
     Mutant("causes are not looked at", (real_budget, "failure.cause in self._retry_causes or ", ""), start=150),
     Mutant("any cause will do", (real_budget, "failure.cause in self._retry_causes", "failure.cause")),
-    Mutant("what would come again is retried", (real_budget, "return not failure.lasting", "return True")),
+    Mutant("what would come again is retried", (real_budget, "return failure.lasting or (", "return False and (")),
     Mutant("nobody is left out", (real_machine, "if not unfit or len(others", "if True or len(others")),
     Mutant("a verdict waits for nobody", (real_budget, " or any(answer < self.probe for answer in answers)", "")),
     Mutant("the budget is not looked at", (real_budget, "if self.spent >= self.restarts:", "if False:")),
     Mutant(
         "silent nodes are never given up",
-        (
-            real_machine,
-            "for name in [name for name, node in self.nodes.items() if node.deadline <= now]:",
-            "for name in []:",
-        ),
+        (real_machine, "for name in self._deadlines.passed(now):", "for name in []:"),
     ),
     Mutant(
         "heartbeats are not answered",

@@ -17,7 +17,7 @@ from petctl.rendezvous import member as real_member
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.events import Config, Expect, Roster, Scale
 from petctl.rendezvous.machine import GATHERING, RECOVERING, RUNNING
-from tests.simulation.fleet import Fleet, Options
+from tests.simulation.fleet import Fleet, Node, Options
 from tests.simulation.invariants import Violation
 
 FAULTS = 200
@@ -109,6 +109,15 @@ def lacking(options: Options, random: Random) -> Options:
     return options
 
 
+def odd(options: Options, random: Random) -> Options:
+    """In some histories clocks drift, nodes start slowly, and odd things happen beside the usual ones."""
+    options.odd = random.choice([0.0, 0.0, 0.2, 0.5])
+    options.drift = bool(options.odd) and random.random() < 0.5
+    options.slow_starts = bool(options.odd) and random.random() < 0.5
+    options.gentle = bool(options.odd) and random.random() < 0.5
+    return options
+
+
 class Schedule:
     """One history."""
 
@@ -124,6 +133,8 @@ class Schedule:
         self.options = acquainted(self.options, Random(f"{seed} offers"))
         self.options = serving(self.options, Random(f"{seed} roles"))
         self.options = lacking(self.options, Random(f"{seed} unfit"))
+        self.oddities = Random(f"{seed} odd")
+        self.options = odd(self.options, self.oddities)
         self.options.wire = seed % 8 == 0
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world
@@ -142,6 +153,8 @@ class Schedule:
             getattr(self, self.random.choice(KINDS))()
             if self.options.reports and self.hangs.random() < 0.05:
                 self.fleet.nodes[self.hangs.choice(list(self.fleet.nodes))].hang()
+            if self.oddities.random() < self.options.odd:
+                getattr(self, self.oddities.choice(ODD_KINDS))()
             self.fleet.checks.recorded()
         self.heal()
         self.must_end()
@@ -197,6 +210,8 @@ class Schedule:
             self.world.cuts.discard(self.random.choice(sorted(self.world.cuts)))
 
     def bad_network(self) -> None:
+        if self.options.gentle:
+            return
         self.world.delay = self.random.choice([(0.001, 0.01), (0.001, 0.5), (0.2, 1.0)])
         self.world.loss = self.random.choice([0.0, 0.0, 0.1, 0.3])
 
@@ -236,6 +251,47 @@ class Schedule:
             wanted = coordinator.machine.wanted
             coordinator.step(Scale(wanted, release=(self.pick(),)))
 
+    # -- odd faults ----------------------------------------------------------------------------------------------------
+
+    def some(self) -> Node:
+        return self.fleet.nodes[self.oddities.choice(list(self.fleet.nodes))]
+
+    def cut_one_way(self) -> None:
+        coordinator, node = self.fleet.located(), self.some()
+        if coordinator is not None:
+            ends = (node.name, coordinator.name)
+            self.world.one_way.add(self.oddities.choice([ends, ends[::-1]]))
+
+    def part_peers(self) -> None:
+        pair = frozenset((self.some().name, self.some().name))
+        if len(pair) == 2:
+            self.world.peers.add(pair)
+
+    def heal_odd(self) -> None:
+        for cuts in (self.world.one_way, self.world.peers):
+            if cuts:
+                cuts.discard(self.oddities.choice(sorted(cuts, key=sorted)))
+
+    def repeat_messages(self) -> None:
+        self.world.duplicates = self.oddities.choice([0.0, 0.1, 0.5])
+
+    def freeze_agent(self) -> None:
+        self.some().freeze(self.oddities.choice([0.5, 3.0, 6.0]))
+
+    def stick_workers(self) -> None:
+        node = self.some()
+        if self.oddities.random() < 0.2 and node.live is not None:
+            node.sticks = True
+
+    def crash_slowly(self) -> None:
+        self.some().crash_slowly(self.oddities.uniform(0.0, 0.5))
+
+    def fail_then_leave(self) -> None:
+        """A worker fails, and a moment later a node of its round is asked to go."""
+        first, second = self.some(), self.some()
+        first.fail_worker("an error of its own")
+        self.world.at(self.oddities.uniform(0.0, 0.3), lambda: second.step(self.fleet.member.Terminate("preempted")))
+
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def heal(self) -> None:
@@ -245,6 +301,12 @@ class Schedule:
         world.isolated.clear()
         world.cuts.clear()
         world.delay, world.loss = (0.001, 0.01), 0.0
+        world.one_way.clear()
+        world.peers.clear()
+        world.duplicates = 0.0
+        for node in fleet.nodes.values():
+            if node.sticks:
+                node.die()  # its machine is started again
         newest = fleet.located()
         for coordinator in fleet.coordinators:
             coordinator.crash_after_tells = None
@@ -334,6 +396,18 @@ class Schedule:
             raise Violation(f"nodes {up} are still up after the end")
 
 
+ODD_KINDS = [
+    "cut_one_way",
+    "part_peers",
+    "heal_odd",
+    "heal_odd",
+    "repeat_messages",
+    "freeze_agent",
+    "stick_workers",
+    "crash_slowly",
+    "crash_slowly",
+    "fail_then_leave",
+]
 KINDS = [
     "crash_node",
     "restart_node",

@@ -8,6 +8,7 @@
     > fail 0 [code 3]      a worker of node 0 fails, with exit code 3
     > unfit 2              node 2 can start no worker from now on, whatever the round
     > hang 0               a worker of node 0 makes no step any more
+    > stick 1              workers of node 1 cannot be ended any more, not even killed
     > preempt 1            node 1 is asked to stop
     > scale 2 [release 2]  the user wants 2 nodes; the cluster gives up node 2
     > expect 1 [5]         the cluster starts node 1 and asks for 5 s of patience
@@ -119,6 +120,10 @@ class Script:
     def _hang(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:
             fleet.nodes[name].hang()
+
+    def _stick(self, fleet: Fleet, names: list[str]) -> None:
+        for name in names:
+            fleet.nodes[name].sticks = True
 
     def _preempt(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:

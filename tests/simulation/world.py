@@ -1,4 +1,5 @@
-"""Virtual time and a network that can be as bad as asked: delays, loss, reordering, silent cuts.
+"""Virtual time and a network that can be as bad as asked: delays, loss, reordering, duplicates, silent cuts, also in
+one direction only, or between peers.
 
 Nothing here knows what the messages mean. Everything is decided by one seeded generator, so a seed is a whole history.
 """
@@ -21,6 +22,10 @@ class World:
         self._numbers = itertools.count()
         self.cuts: set[tuple[str, str]] = set()  # (node, coordinator) pairs that hear nothing of each other
         self.isolated: set[str] = set()  # nodes that hear nobody, their peers included
+        self.one_way: set[tuple[str, str]] = set()  # (sender, receiver): what one of them says is never heard
+        self.peers: set[frozenset[str]] = set()  # pairs of nodes that reach the coordinator, but not each other
+        self.duplicates = 0.0  # chance that a message arrives a second time
+        self.bad_until = 0.0  # until then the network was anything but good
         self.delay = (0.001, 0.001)
         self.loss = 0.0
 
@@ -48,6 +53,21 @@ class World:
     def hears(self, node: str, coordinator: str) -> bool:
         """Can these two talk at all?"""
         return node not in self.isolated and (node, coordinator) not in self.cuts
+
+    def passes(self, sender: str, receiver: str) -> bool:
+        """Does what one says get to the other?"""
+        return (sender, receiver) not in self.one_way
+
+    def connects(self, node: str, coordinator: str) -> bool:
+        """Can a connection be made? That takes both directions."""
+        return self.hears(node, coordinator) and self.passes(node, coordinator) and self.passes(coordinator, node)
+
+    def good(self, since: float) -> bool:
+        """Has every message arrived soon that was not cut off, for so many seconds?"""
+        quick = self.delay[1] <= 0.01 and not self.loss
+        if not quick:
+            self.bad_until = self.now
+        return quick and self.now >= self.bad_until + since
 
     def delivers(self) -> bool:
         """Does the next message arrive?"""
@@ -78,12 +98,18 @@ class Connection:
         if not reliable and not self.world.delivers():
             return
 
+        said_by, heard_by = (self.node, self.coordinator) if end == "coordinator_end" else (self.coordinator, self.node)
+
         def arrive() -> None:
             receiver = getattr(self, end)
             if receiver is None or not self.world.hears(self.node, self.coordinator):
+                return
+            if not self.world.passes(said_by, heard_by):
                 return
             if message is None:
                 setattr(self, end, None)
             receiver(message)
 
         self.world.at(self.world.latency(), arrive)
+        if message is not None and self.world.duplicates and self.world.random.random() < self.world.duplicates:
+            self.world.at(self.world.latency(), arrive)

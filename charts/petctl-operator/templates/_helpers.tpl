@@ -2,6 +2,14 @@
 petctl-operator
 {{- end }}
 
+{{- define "petctl.rights" -}}
+{{- if or (eq .Release.Namespace "petctl-system") (eq .Release.Namespace .Values.watchNamespace) -}}
+{{ include "petctl.name" . }}
+{{- else -}}
+{{ include "petctl.name" . }}.{{ .Release.Namespace }}
+{{- end -}}
+{{- end }}
+
 {{- define "petctl.selector" -}}
 app.kubernetes.io/name: petctl-operator
 {{- end }}

@@ -125,9 +125,10 @@ def _is_from_a_file(home: Path, sas: str) -> bool:
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
     """Two processes that submit at once take turns."""
+    from petctl.agent.owner_only import make_private_directory
     from petctl.clusters.local.jobdir import wait_for_lock
 
-    (home / "act").mkdir(parents=True, exist_ok=True)
+    make_private_directory(home / "act")
     held = wait_for_lock(home / "act" / "sas.lock")
     try:
         yield

@@ -2,7 +2,7 @@
 
     nodes      GPUs / gpu_per_node; fewer GPUs than that are one node
     processes  multi_process: process_count_per_node, else the node's GPUs; otherwise one on each node
-    launcher   mpi, where there is more than one process
+    launcher   mpi, also for one process; not where no GPU is asked for, as in ACT
 
 The command is kept as it was typed. One that is to be held when it ends runs through a few lines of shell, with its
 words passed on as they are; `command_of` takes them off again. Nothing is submitted here, and no file of the project is
@@ -70,8 +70,8 @@ def job_of(config: Config, wish: Wish, code: Mapping[str, Any] | None = None, sp
     """The job. `code`: the record of the snapshot that it is to run from; `special`: which of requirements.txt and
     compile.aml.sh are in that."""
     layout = layout_of(config, wish)
-    if layout.launcher == "mpi":
-        _check_mpirun(config)
+    if layout.launcher == "mpi" and not _has_mpirun(config):
+        layout = _without_mpirun(layout)
     arguments = config.compile_args if wish.compile_args is None else wish.compile_args
     held = [HOLD_FAILED] * (wish.hold or config.sleep_if_fail) + [HOLD_DONE] * config.sleep_if_succeed
     line = _is_line(wish.argv)
@@ -150,8 +150,7 @@ def layout_of(config: Config, wish: Wish) -> Layout:
         size = f"{min(nodes, *counts)}:{nodes}:{max(nodes, *counts)}"
         gpus = each
     procs = (config.process_count_per_node or gpus) if config.multi_process and not wish.single else 1
-    alone = procs == 1 and size == "1"
-    return Layout(size, procs, gpus, "elastic" if alone and config.launcher == "mpi" else config.launcher, total)
+    return Layout(size, procs, gpus, config.launcher, total)
 
 
 def name_of(experiment: str) -> str:
@@ -207,17 +206,29 @@ def _is_here(config: Config) -> bool:
     return kind_of(config.cluster) == DEFAULT
 
 
-def _check_mpirun(config: Config) -> None:
-    """On this machine a missing mpirun is told now; an image, and other machines, have their own."""
-    if config.image or not _is_here(config):
-        return
+def _has_mpirun(config: Config) -> bool:
+    """Whether mpirun is on this machine's PATH; an image, and other machines, have their own."""
     from petctl.agent.mpi import find_mpirun
 
+    if config.image or not _is_here(config):
+        return True
     try:
-        find_mpirun({**os.environ, **config.env})
+        return bool(find_mpirun({**os.environ, **config.env}))
     except UsageError:
-        raise UsageError(
-            "several processes are started by mpirun, and there is none on the PATH of this machine; install Open MPI "
-            "(on Debian and Ubuntu: apt install openmpi-bin), or write launcher: elastic into the configuration, under "
-            "which petctl starts them itself with RANK, WORLD_SIZE and MASTER_ADDR; for one process: -single, or -n 1"
-        ) from None
+        return False
+
+
+def launcher_of_one(config: Config) -> str:
+    """What starts a single process: mpirun, where there is one."""
+    return "elastic" if config.launcher == "mpi" and not _has_mpirun(config) else config.launcher
+
+
+def _without_mpirun(layout: Layout) -> Layout:
+    """The layout for a machine without mpirun, on which one process is all that can be started."""
+    if (layout.nodes, layout.procs) == ("1", 1):
+        return layout._replace(launcher="elastic")
+    raise UsageError(
+        "several processes are started by mpirun, and there is none on the PATH of this machine; install Open MPI "
+        "(on Debian and Ubuntu: apt install openmpi-bin), or write launcher: elastic into the configuration, under "
+        "which petctl starts them itself with RANK, WORLD_SIZE and MASTER_ADDR; for one process: -single, or -n 1"
+    )

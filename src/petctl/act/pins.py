@@ -23,6 +23,7 @@ import msgspec
 
 from petctl.act.config import FOLDER_OF_FILES, Config
 from petctl.agent.amounts import amount
+from petctl.agent.owner_only import make_private_directory
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.manifest import LINK
 from petctl.bundle.snapshot import Snapshot, take
@@ -169,7 +170,7 @@ def keep(config: Config, snapshot: Snapshot, code: Mapping[str, Any], tree: Snap
         tree=tree.id if code["project"] else "",
     )
     folder, key = _folder(), _key(config)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_directory(folder)
     held = wait_for_lock(folder / "lock")
     try:
         archive, manifest = _beside(folder, key, made.id)

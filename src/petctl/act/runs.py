@@ -21,7 +21,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.act.accounts import opened
-from petctl.act.compiling import GPUS, LABEL, Wish, command_of, compile_line, held_of, job_of, keep_password, layout_of
+from petctl.act.compiling import (
+    GPUS,
+    LABEL,
+    Wish,
+    command_of,
+    compile_line,
+    held_of,
+    job_of,
+    keep_password,
+    launcher_of_one,
+    layout_of,
+)
 from petctl.act.config import FOLDER_OF_FILES, Config, default_file, find_config, is_cluster
 from petctl.act.engines import without_missing_engine
 from petctl.act.pins import COMPILE, Pin, changed, last_pin, pin, some
@@ -97,11 +108,12 @@ def resubmit(
 def local(config: Config, wish: Wish, say: Say = to_stderr) -> JobHandle:
     """Runs the command once on this machine, with the pinned code; mapped folders that are here are used as they
     are."""
-    here = replace(config, cluster=DEFAULT, multi_process=False, launcher="mpi", elastic_num_gpu=[], num_gpu=None)
+    here = replace(config, cluster=DEFAULT, multi_process=False, elastic_num_gpu=[], num_gpu=None)
     here = without_missing_engine(here, say)
     with opened(config.accounts):
         pinned = code_for(config, False, say)
-        job = replace(_job(here, wish._replace(num_gpu=0), pinned), gpus=len(visible_gpus(os.environ)))
+        job = _job(here, wish._replace(num_gpu=0), pinned)
+        job = replace(job, gpus=len(visible_gpus(os.environ)), launcher=launcher_of_one(here))
         if isinstance(job.folders, dict):
             own = {name: Folder(location=str(place), mode="rw") for name, place in _present(config).items()}
             job = replace(job, folders={**job.folders, **own})

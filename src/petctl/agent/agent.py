@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional
 
-from petctl.agent import private
+from petctl.agent import clock, private
 from petctl.agent.belongings import Belongings
 from petctl.agent.channel import Channel
 from petctl.agent.connection import Connection
@@ -30,6 +30,7 @@ from petctl.agent.host import Devices, choose_log_dir, count_processes, make_out
 from petctl.agent.lingering import Lingering
 from petctl.agent.masterport import MasterPort
 from petctl.agent.options import Options
+from petctl.agent.readiness import Readiness
 from petctl.agent.rounds import Rounds
 from petctl.agent.stopping import PARK_TIMEOUT
 from petctl.agent.task import Task, decode_task
@@ -40,7 +41,6 @@ from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
 from petctl.rendezvous.messages import CLOSE, Order, Outcome, Report, decode_order, encode
 
-_TICK = 0.01  # seconds between two ticks at the least
 _LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
 
 
@@ -83,13 +83,16 @@ class Agent:
         self._rounds: Rounds
         self._events: Deque[object] = deque()
         self._feeding = False
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._readiness = Readiness(options.ready_file, lambda: self._rounds.trains)
+        self._alarm = clock.Alarm(lambda: self._feed(mb.Tick()))
         self._last_report: Optional[Report] = None
         self._lingering: Optional[Lingering] = None  # while what the job made is sent, at the end
         self._last_works: Optional[asyncio.Task[None]] = None
         self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
         self._signals = 0
         self._asked_at = 0.0  # when the first one came
+        self._history: Any = None  # what a coordinator has given this node to keep for the next one
+        self._alone_since = 0.0  # when the last coordinator was lost
         self._stream: Any = None
         self._carry_out: Dict[type, Callable[[Any], None]] = {
             mb.Send: self._send,
@@ -146,22 +149,19 @@ class Agent:
         self._feeding = True
         try:
             while self._events:
-                for effect in self._member.step(self._events.popleft(), self._loop.time()):
+                for effect in self._member.step(self._events.popleft(), clock.now()):
                     self._carry_out[type(effect)](effect)
         finally:
             self._feeding = False
-        if self._timer is not None:
-            self._timer.cancel()
-        deadline = self._member.deadline()
-        if deadline is None:
-            self._timer = None
-        else:  # a deadline that stays in the past while something else is waited for must not spin
-            self._timer = self._loop.call_at(max(deadline, self._loop.time() + _TICK), self._feed, mb.Tick())
+        self._alarm.set(self._member.deadline())
+        self._readiness.look(self._member)
 
     def _connected(self, welcome: Dict[str, Any]) -> None:
         if self._member is None:
             self._begin(decode_task(welcome.get("task")))
         self._feed(mb.Connected())
+        if self._history is not None:
+            self._connection.send({"history": self._history, "age": self._loop.time() - self._alone_since})
         self._rounds.launcher.repeat()
 
     def _begin(self, task: Task) -> None:
@@ -183,7 +183,7 @@ class Agent:
             options.incarnation,
             procs,
             options.address or own_address(join),
-            self._loop.time(),
+            clock.now(),
             grace=task.grace,
             silence=task.timing.silence,
             fence_after=task.timing.fence_after,
@@ -204,12 +204,18 @@ class Agent:
             self._stream.start()
 
     def _received(self, message: Dict[str, Any]) -> None:
-        if "letter" not in message:
-            self._feed(mb.Received(decode_order(message.get("order"))))
-        else:
+        if "letter" in message:
             self._rounds.launcher.receive(message["letter"])
+        elif "history" in message:
+            self._history = message["history"]
+        else:
+            order = decode_order(message.get("order"))
+            if order.place is not None:
+                self._connection.nodes = order.place.nodes
+            self._feed(mb.Received(order))
 
     def _lost(self) -> None:
+        self._alone_since = self._loop.time()
         self._feed(mb.Disconnected())
 
     def _over(self, outcome: Outcome) -> None:
@@ -276,9 +282,11 @@ class Agent:
 
     def _exit(self, effect: mb.Exit) -> None:
         assert self._member is not None
+        if effect.stuck:
+            self.remark(f"{effect.why}; the node is given up")
         self.say(f"leaves: {effect.why}")
         self._code = self._exit_code(effect.outcome)
-        if self._workers.running:  # parked: their end is the last thing that this node waits for
+        if self._workers.running and not effect.stuck:  # parked: their end is the last thing that this node waits for
             self._workers.stop(PARK_TIMEOUT, final=True, why=effect.why)
         else:
             self._finish(self._code)
@@ -296,7 +304,7 @@ class Agent:
         if self._member is None or not self._belongings.go_back or self._last_report is None:
             self._end(code)
         elif self._lingering is None:
-            self._lingering = Lingering(self._last_report, self._belongings.task.timing.beat, self._connection.send)
+            self._lingering = Lingering(self._last_report, self._member.beat, self._connection.send)
             if self._signals:  # whoever asked waits no longer than the grace, of which the workers had a part
                 left = self._asked_at + self._belongings.task.grace - self._loop.time()
                 self._loop.call_later(max(left, _LAST_MOMENT), self._end, code)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Awaitable, Callable, List, Optional, Sequence
 
 from petctl.agent.codesource import CodeSource
 from petctl.agent.host import Devices, make_checkpoints, state_directory
+from petctl.agent.new_files import keep_new_files
 from petctl.agent.options import Options
 from petctl.agent.starting import Launch
 from petctl.agent.task import Task
@@ -51,6 +52,7 @@ class Belongings:
         self._folders: Optional[Folders] = None
         self._results: Optional[Results] = None
         self._fetching = ""
+        self._elsewhere = False  # is the copy of the code this node's own? Else the cluster's machine sees to it
         make_checkpoints(task)
         if task.batchai:
             self._arrange_site(devices)
@@ -87,12 +89,16 @@ class Belongings:
     def go_back(self) -> bool:
         """Is anything sent when the workers have ended?"""
         sends = self._folders is not None and self._folders.sends
-        return self._results is not None or self._site is not None or sends
+        return self._results is not None or self._site is not None or sends or self._elsewhere
 
     async def send_the_rest(self) -> None:
         """Until all that the workers made is where it belongs, or cannot be."""
         if self._site is not None:
             await self._loop.run_in_executor(None, self._site.finish)
+        if self._elsewhere and self.task.output_dir:
+            kept = keep_new_files(self.task.copy, self.task.output_dir)
+            if kept:
+                self._remark(kept)
         works: List[Awaitable[None]] = []
         if self._results is not None:
             sent: asyncio.Future[None] = self._loop.create_future()
@@ -138,8 +144,23 @@ class Belongings:
 
     def _code_arrived(self, directory: str, why_not: str) -> None:
         self._code = None
-        self.task = dataclasses.replace(self.task, cwd=directory or self.task.cwd)
+        if directory:
+            root = os.path.normpath(directory)
+            self.task = dataclasses.replace(self.task, cwd=self._working_directory(root), root=root)
+            self._elsewhere = self.task.copy != os.path.normpath(self.task.code.directory or os.sep)
+            if self._results is not None:
+                self._results.look_into(self.task.copy)
         self._check(why_not)
+
+    def _working_directory(self, root: str) -> str:
+        """The user's own directory on the machine that has it, else the snapshot."""
+        code, own = self.task.code, self.task.cwd
+        if not own or root != os.path.normpath(os.path.join(code.directory, code.inside)):
+            return root
+        if not os.access(own, os.X_OK):
+            self._remark(f"node {self._options.node} works in its copy of the code: {own} is gone or closed to it")
+            return root
+        return own
 
     def _check(self, why_not: str) -> None:
         self.problem = self.problem or why_not

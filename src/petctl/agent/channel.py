@@ -37,6 +37,7 @@ class Channel:
         self.path = path
         self.on_elastic: Callable[[Worker], None] = lambda worker: None
         self.on_parked: Callable[[Worker], None] = lambda worker: None
+        self.on_aborted: Callable[[Worker], None] = lambda worker: None  # its collectives: it can park now
         self.on_lost: Callable[[Worker], None] = lambda worker: None  # an elastic worker cannot be talked to any more
         self.on_progress: Callable[[Worker, Dict[str, Any]], None] = lambda worker, data: None
         self.on_dumped: Callable[[Worker], None] = lambda worker: None  # its stacks are written
@@ -86,6 +87,11 @@ class Channel:
         line = self._elastic.get(worker)
         return line is not None and line.parked
 
+    def aborting(self, worker: Worker) -> bool:
+        """Is it in the middle of aborting its collectives?"""
+        line = self._elastic.get(worker)
+        return line is not None and line.aborting
+
     def park(self, worker: Worker, planned: bool, within: float, final: bool, why: str) -> None:
         """Asks it to leave its round."""
         wish = {"round": worker.launch.round, "planned": planned, "within": within, "final": final, "why": why}
@@ -97,7 +103,7 @@ class Channel:
         line, launch = self._elastic.get(worker), worker.launch
         if line is None:
             return False
-        line.parked = False
+        line.parked = line.aborting = False
         return self._say(worker, "run", {"round": launch.round, "env": env, "out": launch.out, "err": launch.err})
 
     def stacks(self, worker: Worker, path: str) -> bool:
@@ -165,6 +171,10 @@ class Channel:
         elif word == "parked" and current and not line.parked:
             line.parked = True
             self.on_parked(worker)
+        elif word in ("aborting", "aborted") and current:
+            line.aborting = word == "aborting"
+            if not line.aborting:
+                self.on_aborted(worker)
         elif word == "bound" and self._binding is not None and self._binding[:2] == (worker, data.get("round")):
             port = data.get("port")
             self._bound(port if isinstance(port, int) and 0 < port < 65536 else 0)
@@ -191,7 +201,7 @@ class Line(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._hello: Optional[asyncio.TimerHandle] = None
         self.worker: Optional[Worker] = None
-        self.parked = False
+        self.parked = self.aborting = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)

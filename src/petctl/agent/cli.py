@@ -58,6 +58,7 @@ def _join(options: Options) -> int:
     from petctl.agent.guardian import Lifeline, guard
 
     options = options._replace(file=os.path.abspath(options.file))
+    _forget_own_locale()
 
     def run_agent(lifeline: Lifeline) -> int:
         try:
@@ -75,3 +76,13 @@ def _join(options: Options) -> int:
             return InternalError.code
 
     return guard(run_agent, options.state_dir, f"{options.node}/{options.incarnation}")
+
+
+def _forget_own_locale() -> None:
+    """Removes LC_CTYPE where the interpreter has set it itself: workers may not know that locale."""
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            if b"\0LC_CTYPE=" not in b"\0" + file.read():
+                os.environ.pop("LC_CTYPE", None)
+    except OSError:
+        pass

@@ -11,12 +11,13 @@ import asyncio
 import base64
 import contextlib
 import os
+import re
 import tempfile
 import threading
 import time
 from typing import TYPE_CHECKING, BinaryIO, Callable, Dict, Mapping, Optional
 
-from petctl.agent.code import provide
+from petctl.agent.code import BadCode, Bounds, provide
 from petctl.agent.task import Code
 from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, Unreachable
 from petctl.rendezvous.client import ControlLink
@@ -48,6 +49,7 @@ class CodeSource:
         """`folders`: where mapped folders are on this machine, by their path in the code."""
         self._code, self._join, self._state, self._then, self._remark = code, join, state_dir, then, remark
         self._folders = dict(folders or {})
+        self._bounds = Bounds(code.files, code.bytes) if code.files else None
         self._loop = asyncio.get_running_loop()
         self._given_up = threading.Event()
         self._depot: Optional[Depot] = None
@@ -77,20 +79,28 @@ class CodeSource:
 
     def _provided(self) -> str:
         """Where the code is unpacked, by now."""
-        code, given_up = self._code, self._given_up.is_set
+        code, given_up, bounds = self._code, self._given_up.is_set, self._bounds
+        if not re.fullmatch("[0-9a-f]{64}", code.id):  # it becomes a path
+            raise BadCode(f"{code.id[:80]!r} is not the id of a snapshot")
         if code.archive and os.access(code.archive, os.R_OK):
-            provide(code.directory, code.id, self._from_file, {**code.links, **self._folders}, given_up)
+            provide(code.directory, code.id, self._from_file, {**code.links, **self._folders}, given_up, bounds)
             return code.directory
         directory = os.path.join(self._state, "code", code.id[:16])
         if self._depot is not None:
             try:
-                provide(directory, code.id, lambda: self._from_store(directory + ".archive"), self._folders, given_up)
+                from_store = lambda: self._from_store(directory + ".archive")  # noqa: E731
+                provide(directory, code.id, from_store, self._folders, given_up, bounds)
                 return directory
             except PetctlError as error:
                 why = str(error)
                 self._tell(lambda: self._remark(f"the code comes from the coordinator, not from the store: {why}"))
-        provide(directory, code.id, self._from_coordinator, self._folders, given_up)
+        provide(directory, code.id, self._from_coordinator, self._folders, given_up, bounds)
         return directory
+
+    def _check_size(self, size: int) -> None:
+        """An archive that is larger than the snapshot can make it is not fetched."""
+        if self._bounds is not None and size > self._bounds.archive:
+            raise BadCode(f"the code's archive has {size} bytes, more than snapshot {self._code.id[:12]} can have")
 
     def _tell(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the node has ended meanwhile
@@ -106,6 +116,7 @@ class CodeSource:
             stored = find_stored(self._depot, self._code.grant)
             if stored is None:
                 raise NoSuchPlace("the store does not have it")
+            self._check_size(stored.size)
             self._depot.fetch(self._code.grant, stored, path)
             return open(path, "rb")
         finally:
@@ -141,6 +152,7 @@ class CodeSource:
             part, size = base64.b64decode(answer["data"], validate=True), int(answer["of"])
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"the coordinator's answer makes no sense: {error!r}") from None
+        self._check_size(max(size, file.tell() + len(part)))
         file.write(part)
         if not part and file.tell() < size:
             raise ProtocolError("the coordinator's archive of the code is shorter than it says")

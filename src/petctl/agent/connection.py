@@ -3,7 +3,9 @@
 The locator is resolved before every attempt; attempts are spaced 0.05 s, doubling up to 1 s, and no further than 0.2 s
 in the first seconds, when a coordinator is about to be there. The way to it may be made meanwhile, and a network that
 is being told of it may swallow what is sent in that moment, for as long as the attempt lasts. So the first attempt that
-nobody answers is a short one, and the next twice as long.
+nobody answers is a short one, and the next twice as long. A coordinator that takes the connection and does not come to
+the proof in time has many at its door: the next attempt waits twice as long for it. The nodes of a large job do not
+all come back in the same moment: each waits a random while that grows with their number.
 
 When the job's own cluster says how (`revive` in the join file), a node that cannot connect has a new supervisor
 started: whoever gets the lock does it, the others just go on trying. When the join file says where the job's end is
@@ -23,14 +25,18 @@ import random
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from petctl.errors import AuthError, ProtocolError, Unreachable, UsageError
-from petctl.rendezvous.client import CONNECT_WITHIN, AgentLink
+from petctl.errors import ProtocolError, Unreachable, UsageError
+from petctl.rendezvous import client
+from petctl.rendezvous.client import AgentLink
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.messages import Outcome, decode_outcome
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _HURRY, _HURRIED_PAUSE = 10.0, 0.2  # for so many seconds without a coordinator, no longer pause than this
 _FIRST_PATIENCE = 0.25  # seconds for a machine to answer
+_LONGEST_ATTEMPT = 40.0  # seconds for a proof, where attempts were in vain
+_ADMITTED = 2000.0  # nodes that a coordinator lets in per second, or a little more
+_CROWD = 64  # nodes; so many may come in the same moment
 _REVIVE_AFTER = 0.1  # seconds without a coordinator
 _REVIVAL_TAKES = 5.0  # seconds that a new supervisor gets before somebody may start another
 _GIVE_UP_AFTER = 600.0  # seconds without ever having been connected ...
@@ -83,7 +89,7 @@ class Connection:
     """One node's connection, for the life of its agent.
 
     on_connected(welcome), on_message(message), on_lost() and, where no coordinator is left to tell it, on_over(outcome)
-    are called in the agent's loop; `run` ends only by AuthError or Unreachable before the first welcome.
+    are called in the agent's loop; `run` ends only by ProtocolError or Unreachable before the first welcome.
     """
 
     def __init__(
@@ -101,6 +107,7 @@ class Connection:
         self._revival: Optional[Revival] = Revival(join.revive, spawn) if join.revive else None
         self._on_connected, self._on_message, self._on_lost = on_connected, on_message, on_lost
         self._say, self._on_over = say, on_over
+        self.nodes = 1  # of the round that this node is a member of
         self._welcomed = False
         self._patience = _GIVE_UP_BY_HAND if "address" in join.locator else _GIVE_UP_AFTER
 
@@ -128,15 +135,15 @@ class Connection:
     async def _connect(self) -> Dict[str, Any]:
         loop = asyncio.get_running_loop()
         since, pause, patience = loop.time(), _FIRST_PAUSE, _FIRST_PATIENCE
-        told = ""
+        told, within = "", client.CONNECT_WITHIN
+        await asyncio.sleep(_jitter(self.nodes))
         while True:
             begun = loop.time()
             try:
-                welcome = await self._link.connect(patience)
+                welcome = await self._link.connect(patience, within)
                 break
-            except AuthError as error:
-                # A file may name the port of a dead coordinator that somebody else's has taken since.
-                if not self._welcomed and "file" not in self._join.locator:
+            except ProtocolError as error:
+                if not self._welcomed:
                     raise
                 reason = str(error)
             except Unreachable as error:
@@ -158,9 +165,11 @@ class Connection:
             if self._revival is not None and waited >= _REVIVE_AFTER and self._revival.attempt(loop.time()):
                 self._say("started a new supervisor for the job")
                 pause = _FIRST_PAUSE
+            if loop.time() >= begun + within:
+                within = min(2 * within, _LONGEST_ATTEMPT)
             if loop.time() >= begun + patience:
-                patience = min(2 * patience, CONNECT_WITHIN)
-            await asyncio.sleep(pause * random.uniform(0.8, 1.0))
+                patience = min(2 * patience, client.CONNECT_WITHIN)
+            await asyncio.sleep(pause * random.uniform(0.8, 1.0) + _jitter(self.nodes))
             pause = min(2 * pause, _HURRIED_PAUSE if waited < _HURRY else _LONGEST_PAUSE)
         if self._revival is not None:
             self._revival.end()
@@ -179,3 +188,8 @@ class Connection:
         if not self._welcomed and not Path(place).parent.exists():
             raise Unreachable(f"{self._join.job} is over, and was removed")
         return None
+
+
+def _jitter(nodes: int) -> float:
+    """Seconds to wait before an attempt, so that a coordinator can let in so many one after the other."""
+    return random.uniform(0.0, nodes / _ADMITTED) if nodes > _CROWD else 0.0

@@ -12,6 +12,7 @@ from typing import Dict, Mapping, Optional
 
 from petctl.agent.processes import NODE_KEY
 from petctl.agent.task import CHECKPOINTS, MPI, Task
+from petctl.rendezvous.heartbeat import lost_after
 from petctl.rendezvous.messages import Place
 
 # What the node's own start may have left behind, and no worker may inherit.
@@ -113,7 +114,7 @@ def worker_environment(
             "TORCHELASTIC_USE_AGENT_STORE": "False",
             "TORCHELASTIC_ERROR_FILE": error_file,
             "RDZV_ENDPOINT": f"{host}:{place.master_port}",
-            "PETCTL_HEARTBEAT_LIMIT": f"{task.timing.silence:g}",
+            "PETCTL_HEARTBEAT_LIMIT": f"{lost_after(task.timing.silence, task.max_nodes):g}",
             "PETCTL_WORKER_KEY": f"{context.node_key}/{context.round}/{rank}",
         }
     )

@@ -17,6 +17,7 @@ from typing import Iterator, List, NamedTuple, Tuple
 from petctl.agent.alone import alone
 from petctl.agent.amounts import amount
 from petctl.agent.foldercopy import Copy
+from petctl.agent.owner_only import make_private_directory
 from petctl.errors import NoRoom
 
 LIMIT = 50 << 30  # bytes that all copies may have
@@ -132,7 +133,7 @@ class Cache:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        make_private_directory(self.root)
         with alone(os.path.join(self.root, "lock")):
             yield
 

@@ -24,6 +24,7 @@ import time
 from typing import Any, Callable, Dict, List, Set
 
 from petctl.agent import native, private, processes
+from petctl.agent.owner_only import make_private_directory
 from petctl.errors import UsageError
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -89,7 +90,7 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
 
 def _take_lock(state_dir: str) -> int:
     """Holds the node's lock for the life of this process, and for the agent's, which shares the open file."""
-    os.makedirs(state_dir, exist_ok=True)
+    make_private_directory(state_dir)
     lock = os.open(os.path.join(state_dir, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
     attempts = _LOCK_ATTEMPTS
     while not _locked(lock):

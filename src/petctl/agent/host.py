@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Callable, Mapping, Optional
 
 from petctl.agent.options import Options
+from petctl.agent.owner_only import make_private_directory
 from petctl.agent.task import Task
 from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.rendezvous.joinfile import JoinFile
@@ -85,6 +86,7 @@ def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> 
     for directory in (_here(task.log_dir), os.path.join(state_dir, "logs")):
         if directory:
             try:
+                make_private_directory(os.path.dirname(directory))
                 os.makedirs(directory, exist_ok=True)
                 return os.path.abspath(directory)
             except OSError as error:
@@ -96,6 +98,7 @@ def make_outputs(task: Task, options: Options) -> str:
     """The directory for what the job makes, with one for each of its outputs; on other machines the node's own."""
     directory = _here(task.output_dir) or os.path.join(state_directory(task, options), "outputs")
     try:
+        make_private_directory(os.path.dirname(directory))
         for name in ("", *task.outputs):
             os.makedirs(os.path.join(directory, name), exist_ok=True)
     except OSError as error:

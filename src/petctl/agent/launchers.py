@@ -10,17 +10,18 @@ Nothing is started here.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
-import re
 import shutil
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from petctl.agent import preparing, requirements
+from petctl.agent import preparing, requirements, startup
 from petctl.agent.environment import RoundContext, node_environment, worker_environment
 from petctl.agent.leftovers import PREPARE_STEP, STEP
 from petctl.agent.logfiles import error_file, log_file
 from petctl.agent.progress import VARIABLE
+from petctl.agent.snapshot_command import command_of, interpreter_words, with_snapshot_paths
 from petctl.agent.task import ELASTIC, MODULE, MPI, PLAIN, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.agent.workers import Launch, Worker, Workers
 from petctl.errors import UsageError
@@ -30,7 +31,6 @@ _COMES_AGAIN = {
     *(errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM),
     *(errno.ENOEXEC, errno.ELOOP, errno.ENAMETOOLONG, errno.E2BIG),
 }
-_OPTION = re.compile(r"-([bBdOPqRsux]+|[XW].+)\Z")
 
 
 def interpreter(task: Task, env: Mapping[str, str]) -> str:
@@ -44,33 +44,19 @@ def interpreter(task: Task, env: Mapping[str, str]) -> str:
 
 def command(task: Task, env: Mapping[str, str]) -> List[str]:
     """The argv of one worker. Scripts and modules are unbuffered: what they print is in the log at once."""
+    words = command_of(task).words
     if task.kind == SCRIPT:
-        return [interpreter(task, env), "-u", *task.words]
+        return [interpreter(task, env), "-u", *words]
     if task.kind == MODULE:
-        return [interpreter(task, env), "-u", "-m", *task.words]
+        return [interpreter(task, env), "-u", "-m", *words]
     if task.kind == SHELL:
-        return ["/bin/sh", "-c", *task.words]
-    return list(task.words)
-
-
-def interpreter_words(argv: Sequence[str]) -> int:
-    """How many of these words are a Python and its options; 0 unless it reads PYTHONPATH and then runs a program."""
-    words = 1
-    while words < len(argv):
-        word = argv[words]
-        if word in ("-c", "-m") or not word.startswith("-"):
-            return words
-        if word in ("-X", "-W"):
-            words += 1
-        elif not _OPTION.match(word):
-            return 0
-        words += 1
-    return 0
+        return ["/bin/sh", "-c", *words]
+    return list(words)
 
 
 def torchrun_command(task: Task, context: RoundContext, env: Mapping[str, str]) -> List[str]:
     """The argv of PyTorch's launcher for this node."""
-    place = context.place
+    place, words = context.place, command_of(task).words
     argv = [
         interpreter(task, env),
         "-m",
@@ -85,10 +71,15 @@ def torchrun_command(task: Task, context: RoundContext, env: Mapping[str, str]) 
     if task.kind == MODULE:
         argv.append("--module")
     elif task.kind == SHELL:
-        return [*argv, "--no-python", "/bin/sh", "-c", *task.words]
+        return [*argv, "--no-python", "/bin/sh", "-c", *words]
     elif task.kind == PROGRAM:
         argv.append("--no-python")
-    return [*argv, *task.words]
+    return [*argv, *words]
+
+
+def launcher_argv(task: Task, context: RoundContext, env: Mapping[str, str]) -> List[str]:
+    """The argv of what petctl starts for a worker, or for all of a node under torchrun."""
+    return torchrun_command(task, context, env) if task.launcher == TORCHRUN else command(task, env)
 
 
 def worker_launch(
@@ -99,19 +90,23 @@ def worker_launch(
     error = error_file(log_dir, context.round, rank)
     env = worker_environment(inherited, task, context, local_rank, error)
     env[VARIABLE] = log_file(log_dir, context.round, rank, "progress")
-    argv = torchrun_command(task, context, env) if task.launcher == TORCHRUN else command(task, env)
+    own = command_of(task)
+    argv, typed = (launcher_argv(one, context, env) for one in (task, dataclasses.replace(task, root="")))
+    words = interpreter_words(argv)
+    env = with_snapshot_paths(env, task, own.searches and task.launcher != TORCHRUN)
     return Launch(
         rank=rank,
         local_rank=local_rank,
         argv=argv,
-        env=env,
-        cwd=task.cwd or None,
+        env=startup.with_stacks(env) if words and task.launcher != TORCHRUN else env,
+        cwd=own.cwd or None,
         out=log_file(log_dir, context.round, rank, "out"),
         err=log_file(log_dir, context.round, rank, "err"),
         error_file=error,
         round=context.round,
-        interpreter=interpreter_words(argv) if task.can_be_warm else 0,
+        interpreter=words if task.can_be_warm else 0,
         source=task.code.source,
+        stable=typed,
     )
 
 
@@ -174,7 +169,7 @@ def prepared(task: Task, inherited: Mapping[str, str]) -> Task:
     if not task.requirements:
         return task
     python = interpreter(task, {**inherited, **task.env})
-    directory = requirements.directory_of(python, os.path.join(task.cwd, task.requirements), task.code.id)
+    directory = requirements.directory_of(python, os.path.join(task.root or task.cwd, task.requirements), task.code.id)
     return requirements.inside(task, directory, inherited)
 
 
@@ -188,9 +183,9 @@ def preparation(
     own = []
     if task.requirements:
         python = interpreter(task, {**inherited, **task.env})
-        own = [python, os.path.join(task.cwd, task.requirements), ready.env["VIRTUAL_ENV"]]
-    argv = preparing.argv(os.path.join(log_dir, ".prepare.lock"), task.prepare, *own)
-    return Launch(-1, -1, argv, env, task.cwd or None, out, out)
+        own = [python, os.path.join(task.root or task.cwd, task.requirements), ready.env["VIRTUAL_ENV"]]
+    argv = preparing.argv(os.path.join(log_dir, ".prepare.lock"), task.prepare, task.copy, *own)
+    return Launch(-1, -1, argv, env, task.root or task.cwd or None, out, out)  # what it builds belongs to the snapshot
 
 
 def why_not_started(error: OSError, planned: Sequence[Launch]) -> str:

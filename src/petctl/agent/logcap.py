@@ -1,5 +1,7 @@
 """Keeps log files within their limit while somebody else writes them.
 
+Of a job's rounds the logs of the first and of the last 100 are kept: restarts over weeks must not fill the disk.
+
 A worker writes its files itself, so nobody can rotate them. A file that outgrew its limit loses its middle instead: the
 disk space is given back, the offsets stay, and readers (`logs.py`) skip the hole and say so.
 """
@@ -8,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from typing import List, Optional
 
 from petctl.agent import native
-from petctl.agent.logfiles import SEGMENT, dropped_marker
+from petctl.agent.logfiles import SEGMENT, dropped_marker, parse_round, round_directory
 
 _EVERY = 2.0  # seconds between two looks
 _HEAD = 1 << 20  # of a cut file the first part stays: it says how the run began
 _BLOCK = 4096
+KEPT_ROUNDS = 100
 _FEW = 8  # segments; a smaller limit is kept by the block
 
 
@@ -33,6 +37,11 @@ class LogCap:
         if self._timer is None and cap > 0:
             self._timer = asyncio.get_running_loop().call_later(_EVERY, self._look)
 
+    def begin(self, log_dir: str, number: int) -> None:
+        """A round begins: logs of rounds long before it go. Every round before it is over, on every node."""
+        if number > KEPT_ROUNDS + 1:
+            asyncio.get_running_loop().run_in_executor(None, prune, log_dir, number)
+
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
         for path in self._paths:
@@ -43,6 +52,17 @@ class LogCap:
             if big:  # cutting may take the disk a while, and heartbeats must not wait for it
                 loop.run_in_executor(None, punch, path, self._cap)
         self._timer = loop.call_later(_EVERY, self._look)
+
+
+def prune(log_dir: str, number: int) -> None:
+    """Removes the logs of rounds before the last KEPT_ROUNDS up to this one, but for the first round's."""
+    try:
+        found = [parse_round(name) for name in os.listdir(log_dir)]
+    except OSError:
+        return
+    for past in found:
+        if past is not None and 1 < past <= number - KEPT_ROUNDS:
+            shutil.rmtree(round_directory(log_dir, past), ignore_errors=True)
 
 
 def punch(path: str, cap: int) -> int:

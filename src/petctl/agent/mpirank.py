@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import sys
 from typing import Dict, List, Mapping, NamedTuple, Optional
+
+from petctl.agent.native import own_words
 
 TEXT = """\
 # Rank of round {round}; mpirun or its daemon starts it.
@@ -78,4 +79,4 @@ class RankScript(NamedTuple):
 def session_words() -> List[str]:
     """What gives a command a session of its own, in the same process."""
     program = shutil.which("setsid")
-    return [program] if program else [sys.executable, "-I", "-S", "-c", _SESSION]
+    return [program] if program else [*own_words(), "-S", "-c", _SESSION]

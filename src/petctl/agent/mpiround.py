@@ -10,6 +10,7 @@ The ranks are workers that somebody else starts (`Launch.foreign`); mpirun and i
 from __future__ import annotations
 
 import os
+import re
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from petctl.agent import mpi, private
@@ -18,6 +19,7 @@ from petctl.agent.launchers import command, look_for
 from petctl.agent.logfiles import error_file, log_file, round_directory
 from petctl.agent.mpirank import RankScript
 from petctl.agent.progress import VARIABLE
+from petctl.agent.snapshot_command import command_of, with_snapshot_paths
 from petctl.agent.starting import Launch
 from petctl.agent.task import Task
 from petctl.errors import UsageError
@@ -97,7 +99,10 @@ class MpiRound:
             name = f"OMPI_MCA_{component}_backing_directory"
             if name not in self._rank_env:
                 own[name] = self._shared
-        cwd, argv = self._task.cwd or os.getcwd(), command(self._task, self._rank_env)
+        start = command_of(self._task)
+        cwd, argv = start.cwd or os.getcwd(), command(self._task, self._rank_env)
+        changed = with_snapshot_paths(self._rank_env, self._task, start.searches)
+        own.update({name: value for name, value in changed.items() if self._rank_env.get(name) != value})
         look_for(argv[0], cwd, self._rank_env)
         return RankScript(
             round=self.number,
@@ -127,7 +132,7 @@ class MpiRound:
                 "PETCTL_WORKER_KEY": f"{self._context.node_key}/{self.number}/{place}",
                 VARIABLE: log_file(self._log_dir, self.number, place, "progress"),
             },
-            cwd=self._task.cwd or None,
+            cwd=command_of(self._task).cwd or None,
             out=log_file(self._log_dir, self.number, rank, "out"),
             err=log_file(self._log_dir, self.number, rank, "err"),
             error_file=error_file(self._log_dir, self.number, rank),
@@ -143,6 +148,8 @@ class MpiRound:
 
     def daemon(self, line: str) -> Launch:
         """What starts the ranks of this node, as mpirun has asked for it: a line for the shell."""
+        # It names mpirun's own program, which nodes in containers do not see; a daemon checks that it is there.
+        line = re.sub(rf"/[\w./+-]*/{private.MPI}/{os.path.basename(self._program)}\b", self._program, line)
         return self._launcher(["/bin/sh", "-c", line], f"launcher-{self.node_rank}")
 
     def _launcher(self, argv: List[str], name: str) -> Launch:

@@ -1,4 +1,4 @@
-"""The few Linux calls that Python's standard library does not offer, through ctypes.
+"""The few Linux calls that Python's library does not offer, through ctypes; and the words that start this Python again.
 
 Every function says by its result whether the system could do it, so that the callers keep working on other systems.
 Policy (whom to kill, which files to cut) lives with the callers, not here.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -81,3 +81,15 @@ def inotify_open() -> int:
 def inotify_watch(fd: int, path: str, mask: int) -> int:
     """A watch descriptor, or -1."""
     return int(_function("inotify_add_watch", "c_int", "c_char_p", "c_uint32")(fd, os.fsencode(path), mask))
+
+
+def words_of(directory: str) -> List[str]:
+    """The words that start a Python which was brought into a container (agent/python_copy.py)."""
+    own, library = os.path.join(directory, "bin"), os.path.join(directory, "lib")
+    return [os.path.join(own, "loader"), "--library-path", library, os.path.join(own, "python3"), "-I"]
+
+
+def own_words() -> List[str]:
+    """The words that start the interpreter which runs this."""
+    words = words_of(os.path.dirname(os.path.dirname(sys.executable)))
+    return words if os.path.exists(words[0]) else [sys.executable, "-I"]

@@ -30,6 +30,7 @@ Options of join:
                        numbers to add up, such as 1+2 (an empty one counts as 0). Without it clocks must agree
   --leave-code N       for what starts nodes again: exit with N when this node leaves while the job goes on, and with 0
                        when the job is over, however it ended
+  --ready-file FILE    there while the node's workers are in a round; for readiness probes
 
 Exit code: 0 when the job succeeded or this node was released or asked to stop; else the job's own, 2 for wrong usage,
 70 for a fault of petctl itself.
@@ -42,7 +43,7 @@ Examples:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _KNOWN = (
     *("--file", "--node", "--address", "--state-dir", "--gpus", "--nominal-gpus", "--stream"),
-    *("--tagged", "--replacement", "--leave-code"),
+    *("--tagged", "--replacement", "--leave-code", "--ready-file"),
 )
 _FLAGS = ("--stream", "--tagged")
 
@@ -60,6 +61,7 @@ class Options(NamedTuple):
     stream: bool = False
     tagged: bool = False
     leave_code: Optional[int] = None
+    ready_file: str = ""
 
 
 def read_words(command: str, words: List[str], known: Sequence[str], flags: Sequence[str] = ()) -> Dict[str, str]:
@@ -113,6 +115,7 @@ def parse_join(words: List[str], host: Callable[[], str] = lambda: os.uname().no
         stream="--stream" in given,
         tagged="--tagged" in given,
         leave_code=None if leave_code is None else int(leave_code),
+        ready_file=given.get("--ready-file", ""),
     )
 
 

@@ -1,6 +1,7 @@
 """What a job has made, on its way to its stores: the files of outputs/, and the logs in numbered segments.
 
     OUTPUTS/ID/...                    ->  outputs/ID/... of the store, or the output's own place
+    new files in the copy of the code ->  outputs/beside-code/...
     LOGS/round-0001/rank-0.out        ->  logs/round-0001/rank-0.out.000000, .000001, ... a MiB each
 
 A file is sent when it was the same at two looks, or once a minute as it is while it goes on changing; the last look
@@ -20,9 +21,11 @@ import os
 import stat
 import threading
 import time
+from itertools import chain
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from petctl.agent.logfiles import SEGMENT, segment_name
+from petctl.agent.new_files import PLACE, new_files
 from petctl.depot.files import Depot
 from petctl.depot.grants import check_path
 from petctl.depot.together import together
@@ -69,6 +72,7 @@ class Outbox:
     ) -> None:
         self._depot, self._output_dir, self._log_dir, self._routes = depot, output_dir, log_dir, dict(routes)
         self._given_up, self._clock = given_up, clock
+        self.copy = ""  # of the job's code, in which new files are results too
         self._mutex = threading.Lock()  # for what was sent: files go up a few at a time
         self._index = _Index(os.path.join(base, ".results.json"))
         self._seen: Dict[str, Facts] = {}  # at the last look
@@ -99,7 +103,7 @@ class Outbox:
     def _send_outputs(self, last: bool) -> None:
         now, due = self._clock(), []
         found: Dict[str, Facts] = {}
-        for relative, path in walk(self._output_dir):
+        for relative, path in chain(walk(self._output_dir), self._beside_code()):
             if self._route(relative) is None or not self._is_name(relative):
                 continue
             facts = _facts(path)
@@ -115,6 +119,10 @@ class Outbox:
             some = due[start : start + AHEAD]
             self._sign_ahead(some)
             together(lambda file: self._guarded(lambda: self._send_output(file)), some, AT_ONCE, self._given_up)
+
+    def _beside_code(self) -> Iterator[Tuple[str, str]]:
+        for relative, path in new_files(self.copy) if self.copy else ():
+            yield f"{PLACE}/{relative}", path
 
     def _send_output(self, file: Due) -> None:
         route = self._route(file.relative)
@@ -283,7 +291,7 @@ class _Index:
             return
         draft = f"{self._path}.{os.getpid()}"
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
             os.replace(draft, self._path)

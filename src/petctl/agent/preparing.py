@@ -12,15 +12,17 @@ import sys
 from typing import List, Sequence
 
 from petctl.agent.alone import alone
+from petctl.agent.native import own_words
+from petctl.agent.new_files import note_built
 from petctl.agent.requirements import make
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from petctl.agent.preparing import main; main()"
 
 
-def argv(lock: str, line: str, python: str = "", requirements: str = "", environment: str = "") -> List[str]:
-    """The command line of this step."""
+def argv(lock: str, line: str, copy: str, python: str = "", requirements: str = "", environment: str = "") -> List[str]:
+    """The command line of this step. `copy`: of the job's code, if it has one."""
     here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # a directory, or the pyz
-    return [sys.executable, "-I", "-c", _PROGRAM, here, lock, line, python, requirements, environment]
+    return [*own_words(), "-c", _PROGRAM, here, lock, line, copy, python, requirements, environment]
 
 
 def main() -> None:
@@ -30,9 +32,11 @@ def main() -> None:
 
 def prepare(words: Sequence[str]) -> int:
     """The exit code: a signal's as a shell gives it."""
-    lock, line, python, requirements, environment = words
+    lock, line, copy, python, requirements, environment = words
     code = make(python, requirements, environment) if requirements else 0
     if code == 0 and line:
         with alone(lock):
             code = subprocess.call(["/bin/sh", "-c", line])
+            if code == 0 and copy:
+                note_built(copy)
     return code if code >= 0 else 128 - code

@@ -128,7 +128,8 @@ class ProgressBook:
             self._loop.add_reader(self._inotify, self._changed)
 
     def end(self) -> None:
-        """The round is over: nothing is read any more."""
+        """The round is over: nothing is read or taken any more."""
+        self._ranks, self._paths, self._seen = [], (), []
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

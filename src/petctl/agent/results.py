@@ -53,6 +53,10 @@ class Results:
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._work, name="petctl-results", daemon=True).start()
 
+    def look_into(self, copy: str) -> None:
+        """New files in the copy of the job's code are results too."""
+        self._outbox.copy = copy
+
     def finish(self, then: Callable[[], None]) -> None:
         """Has a last look made, and calls `then` in the loop."""
         with self._mutex:

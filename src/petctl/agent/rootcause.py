@@ -50,6 +50,9 @@ def explain(worker: Worker, node: str, memory: Optional[MemoryWatch] = None) -> 
         message, traceback = from_stderr(err, killed=worker.signal != 0)
     if not message and not worker.signal and is_full(os.path.dirname(launch.err)):
         message = f"it left no message: no space left on the disk of its log files ({os.path.dirname(launch.err)})"
+    cause = cause_of(worker.code or 0, name, message, traceback, err, launch.out, memory)
+    if cause == causes.MISSING_MODULE and os.path.basename(launch.argv[0]).startswith("python"):
+        message += f" (the interpreter is {launch.argv[0]})"
     return Failure(
         node=node,
         rank=launch.rank,
@@ -60,7 +63,7 @@ def explain(worker: Worker, node: str, memory: Optional[MemoryWatch] = None) -> 
         traceback=traceback,
         time=time.time(),
         task=launch.task,
-        cause=cause_of(worker.code or 0, name, message, traceback, err, launch.out, memory),
+        cause=cause,
     )
 
 

@@ -27,6 +27,7 @@ from petctl.agent.logfiles import LogName, is_full
 from petctl.agent.oom import MemoryWatch
 from petctl.agent.progress import VARIABLE as PROGRESS_FILE
 from petctl.agent.progress import ProgressBook
+from petctl.agent.snapshot_command import named_by_user
 from petctl.agent.stacks import StackDump, failure_of
 from petctl.agent.task import Task
 from petctl.agent.warm import WarmStart
@@ -58,10 +59,12 @@ class Rounds:
         self._workers, self._warm, self._feed, self._say = workers, warm, feed, say
         self._round = here
         self._early = EarlyStart(workers, self.warmth_changed)
-        self._failed = False  # a worker of the round has failed: what fails after it is its consequence
+        self._failed = False  # a worker of the round has failed
+        self.trains = False  # a worker of the round has told its progress
         self._prepared = not belongings.task.needs_preparation
         self._ready: Task  # as the task is once the preparation has ended well
         self._start_waits = self._early_waits = False  # for them: a round; workers that are to be started early
+        self._due: object = None  # the start that waits for leftovers of the last round to end
         self._note = ""  # what the node does before its workers start
         self._own: Dict[int, Tuple[int, int]] = {}  # round -> first rank, end of ranks
         self._log_cap = LogCap()
@@ -128,7 +131,8 @@ class Rounds:
         self._round = dataclasses.replace(
             self._here, epoch=effect.epoch, round=effect.round, place=place, spent=effect.spent, procs=procs
         )
-        self._failed = False
+        self._failed = self.trains = False
+        self._progress.end()  # what was told before is of another round
         self._own[effect.round] = (place.first_rank, place.first_rank + procs)
         if self._belongings.coming:
             self._start_waits, self._early_waits = True, False
@@ -165,24 +169,37 @@ class Rounds:
         self._belongings.starting(current.round, *self._own[current.round], planned)
         files = [launch.env[PROGRESS_FILE] for launch in planned if not launch.launcher]
         self._progress.begin(current.procs, files)
-        self._launch(planned)
-        self.launcher.begun()
-        self._serve_only()
-        logs = [path for launch in planned for path in (launch.out, launch.err)]
-        self._log_cap.watch([*logs, *files], task.log_cap)
 
-    def _launch(self, planned: List[Launch]) -> None:
-        try:
-            self._workers.start(planned)
-        except OSError as error:
-            self._fail(why_not_started(error, planned), lasting=comes_again(error))
-        self._lifeline.own(self._workers.groups)
+        def begun() -> None:
+            self.launcher.begun()
+            self._serve_only()
+            logs = [path for launch in planned for path in (launch.out, launch.err)]
+            self._log_cap.watch([*logs, *files], task.log_cap)
+            self._log_cap.begin(self._log_dir, current.round)
+
+        self._launch(planned, begun)
+
+    def _launch(self, planned: List[Launch], begun: Callable[[], None] = lambda: None) -> None:
+        """Starts them once nothing of the last round is left, unless they were called off meanwhile."""
+        due = self._due = object()
+
+        def start() -> None:
+            if self._due is not due:
+                return
+            try:
+                self._workers.start(planned)
+            except OSError as error:
+                self._fail(why_not_started(error, planned), lasting=comes_again(error))
+            self._lifeline.own(self._workers.groups)
+            begun()
+
+        self._workers.clear(start)
 
     def stop(self, effect: mb.Stop) -> None:
         """Begins to; `stopped` follows."""
         if self._workers.running and not self._workers.stopping:
             self._say(f"stopping the workers: {effect.why}")
-        self._start_waits = False
+        self._start_waits, self._due = False, None
         self._workers.stop(effect.grace, effect.planned, effect.final, effect.why)
 
     def stopped(self) -> None:
@@ -205,6 +222,7 @@ class Rounds:
 
     def _progressed(self, progress: Progress) -> None:
         if self._round.round:
+            self.trains = True
             self._feed(mb.Progressed(self._round.round, progress))
 
     def dump(self, effect: mb.Dump) -> None:
@@ -220,7 +238,8 @@ class Rounds:
             self._say("that is not counted as a failure: the disk is full, so progress may not have been written down")
             return
         self._failed = True
-        self._feed(mb.WorkerFailed(effect.round, failure_of(guilty[0], self._here.node, effect.stall)))
+        failure = named_by_user(failure_of(guilty[0], self._here.node, effect.stall), self._belongings.task)
+        self._feed(mb.WorkerFailed(effect.round, failure))
 
     def worker_exited(self, worker: Worker) -> None:
         """One has ended by itself."""
@@ -230,10 +249,10 @@ class Rounds:
         elif worker.launch.rank < 0:
             self._preparation_ended(worker)
         elif worker.code == 0:
-            self._feed(mb.WorkerEnded(self._round.round, last=not self._workers.running and not self._failed))
+            self._feed(mb.WorkerEnded(self._round.round, last=not self._workers.running))
             self._serve_only()
-        elif not self._failed:
-            self._failed_with(rootcause.explain(worker, self._here.node, self._memory))
+        else:
+            self._failed_with(rootcause.explain(worker, self._here.node, self._memory), not self._workers.running)
 
     def _launcher_ended(self, failure: Optional[Failure]) -> None:
         """What starts the workers has ended, after all of them, or with this failure."""
@@ -267,7 +286,7 @@ class Rounds:
             Failure(node, rank, 0, _CANNOT_START, message=message, time=time.time(), cause=cause, lasting=lasting)
         )
 
-    def _failed_with(self, failure: Failure) -> None:
-        self._failed = True
+    def _failed_with(self, failure: Failure, last: bool = True) -> None:
+        self._failed, failure = True, named_by_user(failure, self._belongings.task)
         self._say(failure.sentence())
-        self._feed(mb.WorkerFailed(self._round.round, failure))
+        self._feed(mb.WorkerFailed(self._round.round, failure, last))

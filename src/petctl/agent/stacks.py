@@ -1,8 +1,9 @@
 """What workers are doing when a round stands still: asks those that can answer for their stacks, and reads the answers.
 
 A worker that uses petctl.elastic has a thread for this, which writes the stacks of all threads into a file next to the
-worker's logs. Others cannot be asked. Whether the round has stalled is decided by the coordinator; who fails for it, by
-the agent.
+worker's logs. Any other Python writes them to its stderr when it gets SIGURG (startup/sitecustomize/stacks.py), and
+they are copied from there. Others cannot be asked. Whether the round has stalled is decided by the
+coordinator; who fails for it, by the agent.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import signal
 import time
 from typing import Callable, Dict, List, Optional, Set
 
+from petctl.agent import processes
 from petctl.agent.channel import Channel
 from petctl.agent.logfiles import read_end
 from petctl.agent.workers import Worker
@@ -38,6 +41,7 @@ class StackDump:
         self._channel = channel
         self._channel.on_dumped = self._answered
         self._waiting: Set[Worker] = set()
+        self._signalled: Dict[Worker, int] = {}  # -> where in its stderr its answer begins
         self._then: Optional[Callable[[], None]] = None
         self._timer: Optional[asyncio.TimerHandle] = None
 
@@ -46,12 +50,15 @@ class StackDump:
         self._finish()
         self._then = then
         self._waiting = {worker for worker in workers if self._channel.stacks(worker, stacks_file(worker))}
-        self._arm(_ANSWER_WITHIN if self._waiting else 0.0)
+        others = [worker for worker in workers if worker not in self._waiting]
+        self._signalled = {worker: _size(worker.launch.err) for worker in others if catches(worker.pid, signal.SIGURG)}
+        processes.signal_each([worker.pid for worker in self._signalled], signal.SIGURG)
+        self._arm(_ANSWER_WITHIN if self._waiting or self._signalled else 0.0)
 
     def _answered(self, worker: Worker) -> None:
         if worker in self._waiting:
             self._waiting.remove(worker)
-            if not self._waiting:
+            if not self._waiting and not self._signalled:  # nothing tells when those have answered
                 self._arm(_OTHERS)
 
     def _arm(self, seconds: float) -> None:
@@ -63,8 +70,42 @@ class StackDump:
         then, self._then = self._then, None
         if self._timer is not None:
             self._timer.cancel()
+        signalled, self._signalled = self._signalled, {}
+        for worker, begin in signalled.items():
+            _copy_answer(worker.launch.err, begin, stacks_file(worker))
         if then is not None:
             then()
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for this signal."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (number - 1) & 1)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0
+
+
+def _copy_answer(err: str, begin: int, path: str) -> None:
+    """The stacks that a worker has written to its stderr since, into the file for them."""
+    try:
+        with open(err, "rb") as file:
+            file.seek(begin)
+            lines = file.read(_WINDOW).splitlines(keepends=True)
+        first = next((k for k, line in enumerate(lines) if _THREAD.match(line.decode("utf-8", "replace"))), None)
+        if first is not None:
+            with open(path, "wb") as file:
+                file.writelines(lines[first:])
+    except OSError:
+        pass  # a full disk costs the stacks, not the verdict
 
 
 def stacks_file(worker: Worker) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import os
 import signal
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Callable, Dict, List, Optional
 
 from petctl.agent import native, processes
@@ -36,6 +36,7 @@ class Launch:
     round: int = 0
     interpreter: int = 0  # how many words of argv are a Python and its options; 0: it cannot be forked from a zygote
     source: str = ""  # what stands for its directory between runs, where that is another one in each
+    stable: List[str] = field(default_factory=list)  # what stands for argv between runs, where that is another one
     task: str = ""  # which one of a role it is: "worker 1"
     serves: bool = False  # it does not end by itself
     launcher: bool = False  # it is none of the job's processes, but starts some: mpirun, its daemon

@@ -1,7 +1,8 @@
 """A stop of a node's workers that is under way: until when, and how. Pure.
 
 SIGTERM          -> ended within the grace, else SIGKILL
-asked to park    -> parked within PARK_TIMEOUT, when planned within the grace and PARK_TIMEOUT; else SIGKILL
+asked to park    -> parked within PARK_TIMEOUT, when planned within the grace and PARK_TIMEOUT; else SIGKILL. One that
+                    aborts its collectives has ABORT_TIMEOUT more for that, and PARK_TIMEOUT afterwards
 parked, final    -> SIGTERM, ended within the grace and PARK_TIMEOUT, else SIGKILL
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PARK_TIMEOUT = 2.0  # seconds in which a worker parks once it may not go on
+ABORT_TIMEOUT = 20.0  # seconds that NCCL may need to abort its communicators; half a second for one is usual
 
 
 @dataclass(frozen=True)

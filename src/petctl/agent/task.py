@@ -33,10 +33,6 @@ class Timing:
     silence: float = 5.0  # a node not heard of for so long is lost
     fence_after: float = 60.0  # a node without a coordinator for so long stops its workers
 
-    @property
-    def beat(self) -> float:
-        return self.silence / 5
-
 
 @dataclass(frozen=True)
 class Code:
@@ -48,7 +44,10 @@ class Code:
     directory: str = ""  # where that machine unpacks it, once for all its nodes
     inside: str = ""  # the working directory, from the snapshot's root
     source: str = ""  # where it was taken from: the same for every snapshot of one project
+    files: int = 0  # how many entries the snapshot has, and how many bytes; 0: not known
+    bytes: int = 0
     links: Dict[str, str] = field(default_factory=dict)  # what it leaves out and that machine has: path -> where
+    own: str = ""  # the user's directory that it is a snapshot of; empty: it came from elsewhere
 
 
 @dataclass(frozen=True)
@@ -88,8 +87,9 @@ class Task:
     roles: List[Role] = field(default_factory=list)  # under plain: tasks that do different things; see roles.py
     batchai: Dict[str, Any] = field(default_factory=dict)  # directories and variables of a Batch AI job; see batchai.py
     python: str = ""  # interpreter for scripts and modules; empty: the node's python3
-    cwd: str = ""  # empty: the agent's own
+    cwd: str = ""  # empty: the agent's own, or with code the snapshot; else a directory of the cluster's machine
     code: Code = field(default_factory=Code)
+    root: str = ""  # where the snapshot's working directory is on this node, once it is unpacked
     env: Dict[str, str] = field(default_factory=dict)
     secrets: Dict[str, str] = field(default_factory=dict, repr=False)  # environment name -> value
     prepare: str = ""  # shell line, once per node before its first workers
@@ -120,9 +120,18 @@ class Task:
     @property
     def can_be_warm(self) -> bool:
         """Are its workers Python processes, which can be forked from one that has made their imports?"""
-        if not self.warm or self.launcher != ELASTIC or self.kind == SHELL:
-            return False
+        return self.warm and self.launcher == ELASTIC and self.kind != SHELL and self.is_python
+
+    @property
+    def is_python(self) -> bool:
+        """Is the command a Python's, unless it is a line for a shell?"""
         return self.kind != PROGRAM or _PYTHON.match(os.path.basename(self.words[0])) is not None
+
+    @property
+    def copy(self) -> str:
+        """Where the snapshot is on this node; empty: there is none."""
+        inside = self.code.inside
+        return self.root[: -len(inside) - 1] if inside and self.root else self.root
 
 
 def encode_task(task: Task) -> Dict[str, Any]:

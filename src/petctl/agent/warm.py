@@ -20,7 +20,9 @@ import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 
 from petctl.agent import startup, zygote
-from petctl.agent.preloads import Preloads, path_of
+from petctl.agent.environment import ROUND_NAMES
+from petctl.agent.import_notes import Notes
+from petctl.agent.preloads import Preloads, digest_of, path_of
 from petctl.agent.zygote import Birth, Zygote
 
 if TYPE_CHECKING:
@@ -43,11 +45,10 @@ class WarmStart:
         self._retired: List[Zygote] = []
         self._preloads: Optional[Preloads] = None
         self._extra: List[str] = []  # what the user wants to be imported
-        self._asked: Set[str] = set()  # modules that a zygote was asked for already, or will be
-        self._reasons: Set[str] = set()  # for cold starts, that were said
+        self._vain: Set[str] = set()  # modules that cannot be imported ahead, or not at all
+        self._reasons: Set[str] = set()  # that were said already
         self._tries = 0
-        self._notes = -1  # a file without a name: the modules that workers have imported
-        self._size = self._read = 0  # bytes of it: when it was last looked at; taken in
+        self._notes: Optional[Notes] = None
         self._learning_ends = 0.0
         self._quiet: Optional[asyncio.TimerHandle] = None
         self._patience: Optional[asyncio.TimerHandle] = None
@@ -58,7 +59,11 @@ class WarmStart:
         if not launch.interpreter or not zygote.possible():
             return
         self._launch, self._extra = launch, list(preload)
-        self._preloads = Preloads(path_of(launch.argv[0], launch.argv, launch.source or launch.cwd or os.getcwd()))
+        self._preloads = Preloads(
+            path_of(launch.argv[0], launch.stable or launch.argv, launch.source or launch.cwd or os.getcwd())
+        )
+        self._preloads.belong_to_code(_digest(launch))
+        self._preloads.fit(launch.env)
         if self._preloads.names or self._extra:
             self._spawn()
 
@@ -69,10 +74,16 @@ class WarmStart:
 
     def takes(self, launch: Launch) -> bool:
         """Is there a zygote from which this worker can come?"""
-        if self._zygote is not None and launch.interpreter and not self._zygote.fits(launch):
-            self._launch = launch
-            self._retire()
-            self._spawn()
+        if self._zygote is not None and launch.interpreter and self._preloads is not None:
+            edited = self._preloads.code != _digest(launch)
+            if edited:
+                self._preloads.belong_to_code(_digest(launch))
+            if edited or not self._zygote.fits(launch):
+                self._preloads.fit(launch.env)
+                self._vain.clear()
+                self._launch = launch
+                self._retire()
+                self._spawn()
         return self._zygote is not None and launch.interpreter > 0
 
     def fork(self, launch: Launch, out: int, err: int, birth: Birth) -> None:
@@ -92,14 +103,14 @@ class WarmStart:
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def _notebook(self, launch: Launch) -> str:
-        """Where a worker can note its imports. One of each node is enough: they run the same script."""
-        if self._preloads is None or not launch.interpreter or launch.local_rank != 0:
+        """Where a worker can note its imports. All do: what they find when they import may depend on their rank."""
+        if self._preloads is None or not launch.interpreter:
             return ""
-        if self._notes < 0:
-            self._notes = os.memfd_create("petctl-imports")
+        if self._notes is None:
+            self._notes = Notes()
         self._learning_ends = self._loop.time() + _LEARNING
         self._look_later()
-        return f"/proc/{os.getpid()}/fd/{self._notes}"
+        return self._notes.path
 
     def _look_later(self) -> None:
         if self._quiet is not None:
@@ -107,29 +118,33 @@ class WarmStart:
         self._quiet = self._loop.call_later(_QUIET, self._look)
 
     def _look(self) -> None:
-        before, self._size = self._size, os.fstat(self._notes).st_size
-        if before == self._size:
+        if self._notes is not None and not self._notes.grown():
             self.learn()
         if self._loop.time() < self._learning_ends:
             self._look_later()
 
     def learn(self) -> None:
         """Takes in what workers have imported by now, and has it imported for the next ones."""
-        if self._notes < 0 or self._preloads is None:
+        if self._notes is None or self._preloads is None:
             return
-        data = os.pread(self._notes, 1 << 24, self._read)
-        complete = data[: data.rfind(b"\n") + 1]
-        self._read += len(complete)
-        names = [name for name in complete.decode("utf-8", "replace").split() if name not in self._asked]
-        new = self._preloads.add(names)
-        if not new:
+        noted, varying = self._notes.read(), set(self._preloads.varying)
+        imports = [(name, state) for name, state in noted.imports if name not in self._vain]
+        new = [name for name, state in imports if self._preloads.add(name, state, ROUND_NAMES)]
+        for name, why in noted.misfits:
+            if name not in new:
+                self._preloads.keep_out([name], f"is not imported in the state that it was learnt in: {why}")
+            self._remark(f"started a worker again without preloaded imports: {why} had changed when it imported {name}")
+        if not new and not noted.misfits:
             return
-        self._asked.update(new)
         self._preloads.save()
+        differs = any(self._preloads.states.get(name) for name in self._extra if name in new)
         if self._zygote is None:
             self._spawn()
+        elif noted.misfits or differs or varying != self._preloads.varying:
+            self._retire()
+            self._spawn()
         elif self._zygote.greeted:  # if not, it has yet to get its list
-            self._zygote.preload(new, self._without())
+            self._import(new)
             self._be_patient()
             self._changed()
 
@@ -153,11 +168,15 @@ class WarmStart:
         if self._preloads is None or zygote is not self._zygote:
             return
         self._preloads.belong_to(python)
-        names = list(dict.fromkeys([*self._extra, *self._preloads.names]))
-        self._asked.update(names)
-        if names:
-            zygote.preload(names, self._without())
+        unknown = [name for name in self._extra if name not in self._preloads.states]
+        self._import([*unknown, *self._preloads.names])
         self._changed()
+
+    def _import(self, names: List[str]) -> None:
+        assert self._zygote is not None and self._preloads is not None
+        if names:
+            own = sorted({*ROUND_NAMES, *self._preloads.varying})
+            self._zygote.preload(self._preloads.groups(dict.fromkeys(names)), self._without(), own)
 
     def _without(self) -> List[str]:
         assert self._launch is not None and self._preloads is not None
@@ -171,12 +190,14 @@ class WarmStart:
             return
         for name, error in findings["failed"].items():
             if name in self._extra:
-                self._say(f"--preload {name}: it cannot be imported: {error}")
+                self._remark(f"--preload {name}: it cannot be imported: {error}")
         for name in findings["foreign"]:
             if name in self._extra:
-                self._say(f"--preload {name}: there is no such installed package, and only those are imported ahead")
+                self._remark(f"--preload {name}: there is no such installed package, and only those are imported ahead")
+        self._vain.update(findings["foreign"], findings["failed"])
         self._preloads.drop([*findings["foreign"], *findings["failed"]])
-        if findings["trouble"]:
+        self._preloads.forget_states(findings["left"])  # until a worker has told them again
+        if findings["trouble"] and findings["trouble"][0][0] not in findings["left"]:
             modules, why = findings["trouble"]
             others = ", with those that import it" if len(modules) > 1 else ""
             self._say(f"{modules[0]} is left for each worker to import{others}: it {why}")
@@ -198,9 +219,13 @@ class WarmStart:
 
     def refused(self, why: str) -> None:
         """A worker has to be started cold."""
-        if why not in self._reasons:
-            self._reasons.add(why)
-            self._say(f"workers are started cold: {why}")
+        self._remark(f"workers are started cold: {why}")
+
+    def _remark(self, sentence: str) -> None:
+        """Once."""
+        if sentence not in self._reasons:
+            self._reasons.add(sentence)
+            self._say(sentence)
 
     def gone(self, zygote: Zygote, why: str) -> None:
         """It has ended, and its workers with it."""
@@ -243,3 +268,7 @@ class WarmStart:
         if warming != self.warming:
             self.warming = warming
             self._on_change(warming)
+
+
+def _digest(launch: Launch) -> str:
+    return digest_of(launch.argv[launch.interpreter :], launch.cwd or os.getcwd())

@@ -4,6 +4,7 @@ Each worker is the leader of a session of its own, writes straight into its log 
 means that no process of any round is left on this node: also not a grandchild, in the worker's group or out of it. The
 exception are parked workers, with their children: they said themselves that they have left their round, and wait.
 
+    clear(then)       ends what workers of the last round left running, then goes on: to start
     start(launches)   then `on_exit(worker)` for each main process that ends by itself. A parked worker of that local
                       rank gets the new place; for the others processes are started.
     add(launches)     more of them in the same round
@@ -25,11 +26,12 @@ from typing import Callable, Dict, List, Optional, Set
 from petctl.agent import leftovers, processes
 from petctl.agent.channel import Channel
 from petctl.agent.starting import Launch, Starter, Worker, open_logs
-from petctl.agent.stopping import PARK_TIMEOUT, Stopping, stopping
+from petctl.agent.stopping import ABORT_TIMEOUT, PARK_TIMEOUT, Stopping, stopping
 from petctl.agent.warm import WarmStart
 
 __all__ = ["Launch", "Worker", "Workers"]
 
+_CLEARING, _CLEARING_STEP = 5.0, 0.01  # seconds for what workers left running to end, and between two looks
 _TELLING = 0.5  # seconds within which the end of a foreign process is told
 
 
@@ -54,6 +56,8 @@ class Workers:
         self._warm = warm or WarmStart(lambda sentence: None, lambda warming: None)
         self._starter = Starter(self._warm, self._begun, self._ended)
         self._channel.on_parked, self._channel.on_lost = self._has_parked, self._cannot_park
+        self._channel.on_aborted = self._has_aborted
+        self._park_by: Dict[Worker, float] = {}  # for those that had to abort their collectives first
         self._started: List[Worker] = []
         self._parked: List[Worker] = []  # those that were left by the last stop, or were early
         self._gone: List[Worker] = []  # foreign ones, in the order in which their processes ended
@@ -72,7 +76,6 @@ class Workers:
     def start(self, launches: List[Launch]) -> None:
         """Starts all of them, or none: OSError says why the first one could not be."""
         self.drop_early()
-        self._end_leftovers()
         self._started = [worker for worker in self._started if worker.code is None]
         self._gone.clear()
         places = self._places(launches)
@@ -238,7 +241,7 @@ class Workers:
 
     def _arm(self, wish: Stopping) -> None:
         self._disarm()
-        moments = {wish.kill_at, wish.park_by, wish.end_by}
+        moments = {wish.kill_at, wish.park_by, wish.park_by + ABORT_TIMEOUT, wish.end_by}
         self._timers = [self._loop.call_at(moment, self._enforce) for moment in moments]
 
     def _disarm(self) -> None:
@@ -252,8 +255,12 @@ class Workers:
         now, wish = self._loop.time(), self._stopping
         for worker in self._started:
             due = wish.kill_at
-            if self._channel.elastic(worker):
-                due = wish.end_by if self._channel.parked(worker) else wish.park_by
+            if self._channel.parked(worker):
+                due = wish.end_by
+            elif self._channel.aborting(worker):
+                due = wish.park_by + ABORT_TIMEOUT
+            elif self._channel.elastic(worker):
+                due = max(wish.park_by, self._park_by.get(worker, wish.park_by))
             if now >= due and not self._rests(worker):
                 processes.signal_group(worker.pid, signal.SIGKILL)
         self._look()
@@ -299,6 +306,7 @@ class Workers:
         self._stopping = None
         self._started, self._parked, self.early = self.running, self.running, []
         self._warned.clear()
+        self._park_by.clear()
         self._on_stopped()
 
     # -- parked workers ----------------------------------------------------------------------------------------------
@@ -317,6 +325,11 @@ class Workers:
             self.early.remove(worker)
             self._parked.append(worker)
             self.on_early()
+
+    def _has_aborted(self, worker: Worker) -> None:
+        if self._stopping is not None:
+            self._park_by[worker] = self._loop.time() + PARK_TIMEOUT
+            self._timers.append(self._loop.call_at(self._park_by[worker], self._enforce))
 
     def _cannot_park(self, worker: Worker) -> None:
         """It does not listen any more: it can neither be parked nor be given a new place."""
@@ -357,14 +370,23 @@ class Workers:
         resting = {worker.pid for worker in self._started if self._rests(worker)}
         return leftovers.of_workers(self._key, self._guardian, sessions, main, resting, set(self._warm.processes))
 
-    def _end_leftovers(self) -> None:
-        """What ended workers left running must not live into the next round."""
-        if self._started:
-            busy = {worker.pid for worker in self.running}
-            for worker in self._started:
-                if worker.pid not in busy:
-                    processes.signal_group(worker.pid, signal.SIGKILL)
-            processes.extinguish(self._leftovers, 5.0)
+    def clear(self, then: Callable[[], None]) -> None:
+        """Ends what ended workers left running, which must not live into the next round; then goes on. The agent's
+        loop does not wait meanwhile, nor longer than a while for what cannot be ended."""
+        self.drop_early()
+        busy = {worker.pid for worker in self.running}
+        for worker in self._started:
+            if worker.pid not in busy:
+                processes.signal_group(worker.pid, signal.SIGKILL)
+        self._clear_until(self._loop.time() + _CLEARING, then)
+
+    def _clear_until(self, deadline: float, then: Callable[[], None]) -> None:
+        left = self._leftovers() if self._started else set()
+        if not left or self._loop.time() >= deadline:
+            then()
+            return
+        processes.signal_each(left, signal.SIGKILL)
+        self._loop.call_later(_CLEARING_STEP, self._clear_until, deadline, then)
 
     def destroy(self) -> None:
         """Kills every process of this node at once; used when the guardian is dead or the agent gives up."""

@@ -1,7 +1,7 @@
 """One zygote process, as the agent sees it: starts it, asks it to import and to fork, hears how its workers end.
 
     Zygote(launch, listener)       a process of the worker's own interpreter, in its directory and environment
-    preload(names, without)        answered by listener.preloaded
+    preload(groups, without, own)  answered by listener.preloaded
     fork(launch, out, err, birth)  answered by birth.born or birth.refused, and later birth.ended
     retire()                       it ends after the last worker that it has forked
 
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from petctl.agent.starting import Launch
 
 _NOT_RUN = 69  # the interpreter has not run startup/
+_TOO_OLD = 68  # ... or startup/ has found that it is older than 3.8
 _PACKET = 1 << 20
-_NAMES = 500  # in one packet
+_NAMES = 500  # in one piece of a packet
+_MOST_SENT = 1 << 16  # bytes of names and states in one packet
 
 
 class Listener(Protocol):
@@ -90,11 +92,13 @@ class Zygote:
         """Would a worker that it forks be the same as one that is started?"""
         return _identity(launch) == _identity(self.launch)
 
-    def preload(self, names: List[str], without: List[str]) -> None:
-        """Has it import these, but nothing that imports one of `without`."""
-        for first in range(0, max(1, len(names)), _NAMES):
-            part = names[first : first + _NAMES]
-            self._send({"preload": {"names": part, "without": without, "round_names": sorted(ROUND_NAMES)}})
+    def preload(self, groups: List[Tuple[Any, List[str]]], without: List[str], own: List[str]) -> None:
+        """Has it import these, each in its state, but nothing that imports one of `without`.
+
+        `own`: variables that each worker has its own value of.
+        """
+        for part in _packets(groups):
+            self._send({"preload": {"groups": part, "without": without, "own": own}})
             self._asked += 1
         self.busy = True
 
@@ -232,6 +236,23 @@ def _start(launch: Launch, channel: int, said: List[int]) -> subprocess.Popen[by
     )
 
 
+def _packets(groups: List[Tuple[Any, List[str]]]) -> List[List[Tuple[Any, List[str]]]]:
+    """Parts of the list that are small enough to be sent, at least one."""
+    pieces = [
+        (state, names[first : first + _NAMES]) for state, names in groups for first in range(0, len(names), _NAMES)
+    ]
+    packets: List[List[Tuple[Any, List[str]]]] = [[]]
+    size = 0
+    for piece in pieces:
+        length = len(json.dumps(piece))
+        if size and size + length > _MOST_SENT:
+            packets.append([])
+            size = 0
+        packets[-1].append(piece)
+        size += length
+    return packets
+
+
 def _identity(launch: Launch) -> Tuple[Any, ...]:
     env = {name: value for name, value in launch.env.items() if name not in ROUND_NAMES}
     return launch.argv, launch.cwd, env
@@ -244,6 +265,8 @@ def _status(wait_status: int) -> int:
 def _why(code: int, last_words: bytes) -> str:
     if code == _NOT_RUN:
         return "the interpreter ignores PYTHONPATH or has no site module"
+    if code == _TOO_OLD:
+        return "the interpreter is older than Python 3.8"
     lines = last_words.decode("utf-8", "replace").strip().splitlines()
     end = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
     return f"{end}: {lines[-1]}" if lines and code >= 0 else end

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from petctl.batchai.names import Address, check_name
-from petctl.batchai.tree import Trail, Tree
+from petctl.batchai.names import DEFAULT, Address, check_name
+from petctl.batchai.tree import Missing, Trail, Tree
 
 LOCATION = "local"
 
@@ -52,6 +52,12 @@ def create_workspace(home: Path, address: Address, location: str) -> dict[str, A
         _ensure(tree, "group", group_trail(address.group), {"location": location or LOCATION, "tags": None})
         _ensure(tree, "workspace", trail, {"location": location or tree.read(trail[:1])["location"]})
     return tree.read(trail)
+
+
+def require_group(home: Path, name: str) -> None:
+    """A group that was named must be there, since its name may be mistyped; `default` is made when it is needed."""
+    if name != DEFAULT and Tree(home).find(group_trail(name)) is None:
+        raise Missing(f"there is no group {name!r}; make it first: batchai group create -n {name}")
 
 
 def create_experiment(home: Path, address: Address) -> dict[str, Any]:

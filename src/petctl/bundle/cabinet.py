@@ -13,11 +13,18 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from petctl.agent.code import Bounds, unpack
+from petctl.agent.owner_only import make_private_directory
 from petctl.bundle.snapshot import Snapshot
 
 _ENDING = ".tar.gz"
 _ID = re.compile(r"[0-9a-f]{64}")
 _FRESH = 3600.0  # seconds in which a snapshot is kept although no job names it yet: one may be about to
+
+
+def is_snapshot_id(text: object) -> bool:
+    """Whether this can be the name of a snapshot, and so a part of a path."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
 class Cabinet:
@@ -42,27 +49,26 @@ class Cabinet:
         try:
             os.utime(target)
         except FileNotFoundError:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_directory(self._folder)
             snapshot.pack(target, progress)
             _sync_folder(self._folder)
         return target
 
-    def take_in(self, identity: str, bring: Callable[[Path], None]) -> Path:
+    def take_in(self, identity: str, bring: Callable[[Path], None], bounds: Bounds | None = None) -> Path:
         """An archive from elsewhere: gets its name when it has proved to be what that says."""
         import tempfile  # seldom needed, like the rest of it
 
-        from petctl.agent.code import unpack
         from petctl.depot.pieces import local_error
 
         target = self.path(identity)
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private_directory(self._folder)
         descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=f".{target.name}.")
         os.close(descriptor)
         draft = Path(name)
         try:
             bring(draft)
             with tempfile.TemporaryDirectory() as proof, open(draft, "rb") as archive:
-                unpack(archive, identity, proof)
+                unpack(archive, identity, proof, bounds=bounds)
             draft.chmod(0o444)
             os.utime(draft)
             draft.replace(target)

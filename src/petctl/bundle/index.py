@@ -16,9 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from petctl.agent.owner_only import make_private_directory
 from petctl.bundle.hashing import Content, state_of
 from petctl.bundle.ignore import Steps, Translations
-from petctl.bundle.private_files import RULES
+from petctl.bundle.secret_rules import VERSION as RULES
 
 _FORMAT = f"1.{RULES}"
 _SETTLED = 2_000_000_000  # nanoseconds
@@ -56,7 +57,7 @@ class Index:
         import tempfile
 
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private_directory(self._file.parent)
             body = json.dumps([_FORMAT, self._next, self.translations.used], separators=(",", ":")).encode()
             with tempfile.NamedTemporaryFile(dir=self._file.parent, prefix=".draft-", delete=False) as draft:
                 try:

@@ -2,61 +2,39 @@
 
 A wrong alarm costs the user a pattern, a missed one a leaked key; but an alarm that is often wrong gets switched off.
 So bytes count only where the secret itself is there (key material, not a header; a signature, not the name of one), and
-the keys that vendors publish as examples do not count. It must not open files: it is shown bytes that were read anyway.
+the keys that vendors publish as examples do not count. What secrets look like is data (`secret_rules.py`). It must not
+open files: it is shown bytes that were read anyway.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from petctl.bundle.secret_rules import (
+    EXAMPLE_ENDINGS,
+    EXAMPLE_WORDS,
+    NAMES,
+    PATHS,
+    PUBLISHED,
+    RULES,
+    Rule,
+)
 from petctl.errors import UsageError
 
 LARGEST = 1 << 20  # bytes; what is bigger is data, and its content is not looked at
-RULES = 2  # to be raised when a rule changes: remembered verdicts are then void
 
-_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
-_NAMES = {
-    ".env": "environment files usually hold keys",
-    ".env.*": "environment files usually hold keys",
-    "id_rsa": "an SSH key",
-    "id_dsa": "an SSH key",
-    "id_ecdsa": "an SSH key",
-    "id_ed25519": "an SSH key",
-    "*.pfx": "a certificate with its private key",
-    "*.p12": "a certificate with its private key",
-    ".netrc": "passwords",
-    "_netrc": "passwords",
-    ".pypirc": "passwords",
-    ".git-credentials": "passwords",
-    "kubeconfig": "access to a Kubernetes cluster",
-    "*.kubeconfig": "access to a Kubernetes cluster",
-}
-_PATHS = {
-    ".aws/credentials": "AWS keys",
-    ".kube/config": "access to a Kubernetes cluster",
-    ".docker/config.json": "passwords of image registries",
-}
-_NAME = re.compile("|".join(f"(?:{pattern.replace('.', '[.]').replace('*', '.*')})$" for pattern in _NAMES))
-_EMULATOR_KEY = b"Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-
-# A header, then lines of at least 40 characters of key; in JSON and in string literals line breaks are spelt \n.
-_BREAK = rb"(?:\\[rn]|[\s\"'+\\])+"
-_PRIVATE_KEY = re.compile(
-    rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
-    + _BREAK
-    + rb"(?:[A-Za-z-]+: [^\n\\]*"
-    + _BREAK
-    + rb")*[A-Za-z0-9+/]{40}"
+_NAME = re.compile("|".join(f"(?:{pattern.replace('.', '[.]').replace('*', '.*')})$" for pattern in NAMES))
+_LAST_NAMES = frozenset(path.rpartition("/")[2] for path in PATHS)
+_FLAT = bytes(ord("a") if chr(code).isalnum() and code < 128 else ord(" ") for code in range(256))
+_RUN = b"a" * 20
+_AROUND = 200
+_VARIABLE = re.compile(
+    "(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PAT|CREDENTIALS?|SAS)$|_(?:API|ACCESS)KEY$"
 )
-_AWS_ID = re.compile(rb"(?<![A-Z0-9])AKIA(?![0-9A-Z]{9}EXAMPLE)[0-9A-Z]{16}(?![A-Z0-9])")
-_AWS_SECRET = re.compile(rb"(?i:secret).{0,40}[^A-Za-z0-9/+][A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])")
-_ACCOUNT_KEY = re.compile(rb"AccountKey=([A-Za-z0-9+/]{86}==)")
-_SIGNATURE = re.compile(rb"[?&;\"']sig=(?:[A-Za-z0-9+/]|%2[bBfF]){43}(?:=|%3[dD])")
-_EXPIRY = re.compile(rb"[?&;\"']se=\d{4}-\d\d-\d\d")
-_JOB_TOKEN = re.compile(rb"\"token\": \"[0-9a-f]{64}\"")
-_CLIENT_KEY = re.compile(rb"(?m)^\s*client-key-data: *[A-Za-z0-9+/]{40}")
+_SHORTEST_SECRET = 8
+_FEWEST_LETTERS = 8  # different ones: what is made of fewer was typed by somebody
 
 
 def why_private(path: str, data: bytes | None) -> str:
@@ -78,31 +56,66 @@ def refuse(found: Iterable[tuple[str, str]], allowed: Sequence[str]) -> None:
         )
 
 
+def secret_variables(environment: Mapping[str, str]) -> list[str]:
+    """The variables that seem to hold a secret, by their name or by their value."""
+    return [name for name, value in environment.items() if _is_secret_value(name, value)]
+
+
+def _is_secret_value(name: str, value: str) -> bool:
+    if len(value) < _SHORTEST_SECRET or value.startswith(("/", "./", "~")):  # too short, or the path of a file
+        return False
+    if _VARIABLE.search(name.upper()) and not any(word in value.lower().encode() for word in EXAMPLE_WORDS):
+        return True
+    return bool(_by_content(f"{name}={value}\n".encode()))
+
+
 def _matches(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern) or fnmatchcase(path.rpartition("/")[2], pattern)
 
 
 def _by_name(path: str) -> str:
     name = path.rpartition("/")[2]
-    if _NAME.match(name) and not name.endswith(_EXAMPLES):
-        return next(why for pattern, why in _NAMES.items() if fnmatchcase(name, pattern))
-    if name in ("credentials", "config", "config.json"):
-        return next((why for end, why in _PATHS.items() if f"/{path}".endswith(f"/{end}")), "")
+    if _NAME.match(name) and not name.endswith(EXAMPLE_ENDINGS):
+        return next(why for pattern, why in NAMES.items() if fnmatchcase(name, pattern))
+    if name in _LAST_NAMES:
+        return next((why for end, why in PATHS.items() if f"/{path}".endswith(f"/{end}")), "")
     return ""
 
 
 def _by_content(data: bytes) -> str:
-    """The cheap questions first: most files hold none of these words."""
-    if b"PRIVATE KEY" in data and _PRIVATE_KEY.search(data):
-        return "holds a private key"
-    if b"AKIA" in data and _AWS_ID.search(data) and _AWS_SECRET.search(data):
-        return "holds an AWS key with its secret"
-    if b"AccountKey=" in data and any(key != _EMULATOR_KEY for key in _ACCOUNT_KEY.findall(data)):
-        return "holds the key of an Azure storage account"
-    if b"sig=" in data and any(_SIGNATURE.search(line) and _EXPIRY.search(line) for line in data.splitlines()):
-        return "holds a signed URL (SAS) of Azure"
-    if b"client-key-data:" in data and _CLIENT_KEY.search(data):
-        return "holds the key of a Kubernetes user"
-    if b'"locator"' in data and _JOB_TOKEN.search(data):
-        return "holds the token of a job (petctl token)"
+    near = _around_runs(data)
+    for rule in RULES:
+        place = data if rule.anywhere else near
+        if any(anchor in place for anchor in rule.anchors) and _holds(rule, data):
+            return f"holds {rule.what}"
     return ""
+
+
+def _around_runs(data: bytes) -> bytes:
+    """What lies around long runs of letters and digits: a small part of most files, and every token has one."""
+    flat = data.translate(_FLAT)
+    pieces = []
+    place = flat.find(_RUN)
+    while place >= 0:
+        end = flat.find(b" ", place)
+        stop = (len(data) if end < 0 else end) + _AROUND
+        pieces.append(data[max(0, place - _AROUND) : stop])
+        place = flat.find(_RUN, stop)
+    return b"\n".join(pieces)
+
+
+def _holds(rule: Rule, data: bytes) -> bool:
+    if rule.beside and not any(map(_is_real, re.finditer(rule.beside, data))):
+        return False
+    return any(map(_is_real, re.finditer(rule.shape, data)))
+
+
+def _is_real(found: re.Match[bytes]) -> bool:
+    """Whether it can be a secret, and not what vendors and authors of manuals write in the place of one."""
+    if not found.re.groups:
+        return True
+    secret = found[1]
+    low = secret.lower()
+    if secret in PUBLISHED or any(word in low for word in EXAMPLE_WORDS):
+        return False
+    return len(set(secret)) >= _FEWEST_LETTERS

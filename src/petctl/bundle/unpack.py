@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
-from petctl.agent.code import stays_inside
+from petctl.agent.code import DEEPEST, stays_inside
 from petctl.errors import UsageError
 
 _BLOCK = 512
@@ -48,6 +48,7 @@ class _Tree:
         self._archive = archive
         self._limit = self._left = limit
         self._links: dict[Path, str] = {}
+        self._folders: set[Path] = set()
 
     def add_file(self, name: str, source: IO[bytes], executable: bool) -> None:
         """One file; a second one of the same name replaces the first, as in tar."""
@@ -108,17 +109,27 @@ class _Tree:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts or "\0" in name or not parts:
             raise self.refused(name, "has a name that leads out of it")
+        if len(parts) > DEEPEST:
+            raise self.refused(name[:200], f"lies in more than {DEEPEST} folders")
         return parts
 
     def _place(self, name: str) -> Path:
         """Where an entry goes. Its folders are made, and are real ones: no link exists yet."""
         self._spend(_BLOCK)
-        path = self._target.joinpath(*self._parts(name))
+        parts = self._parts(name)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for depth in range(1, len(parts)):
+                self._make_folder(self._target.joinpath(*parts[:depth]))
         except (FileExistsError, NotADirectoryError):
             raise self.refused(name, "has a file where its folder should be") from None
-        return path
+        return self._target.joinpath(*parts)
+
+    def _make_folder(self, path: Path) -> None:
+        """Once; it counts as an entry does: one name can stand for thousands of folders."""
+        if path not in self._folders:
+            self._spend(_BLOCK)
+            path.mkdir(exist_ok=True)
+            self._folders.add(path)
 
 
 class _Bounded:

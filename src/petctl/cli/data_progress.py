@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.options import print_json
+from petctl.cli.terminal import raw
 from petctl.cli.text import duration
 from petctl.supervision.counting import counted
 
@@ -52,7 +53,7 @@ class Progress:
         from rich.live import Live
         from rich.text import Text
 
-        with Live(Text(""), console=Console(stderr=True), refresh_per_second=10, transient=True) as live:
+        with Live(Text(""), console=Console(file=raw(sys.stderr)), refresh_per_second=10, transient=True) as live:
             while not self._over.wait(ON_TERMINAL):
                 live.update(Text(self._line(), overflow="ellipsis", no_wrap=True))
 

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
 def tell_end(status: Status, screen: Screen) -> int:
     """Says how the job ended, and gives the exit code of run and wait."""
-    rounds = f", {len(status.rounds)} rounds" if len(status.rounds) > 1 else ""
+    count = max(status.rounds_run, len(status.rounds))
+    rounds = f", {count} rounds" if count > 1 else ""
     sentence = f"job {status.id} {status.state} after {duration(elapsed(status))}{rounds}: {status.sentence}"
     if status.state in ("failed", "lost"):
-        screen.complain("\n".join([sentence, *root_cause(status)]))
+        told = status.error is not None and screen.has_shown(status.error.traceback or status.error.message)
+        screen.complain("\n".join([sentence, *root_cause(status, told)]))
     else:
         screen.say(sentence)
     return exit_code(status)
@@ -30,8 +32,8 @@ def exit_code(status: Status) -> int:
     return 0 if status.state == "succeeded" else 1
 
 
-def failure_lines(title: str, error: ErrorStatus) -> list[str]:
-    """Which worker failed, how, and what it left to read."""
+def failure_lines(title: str, error: ErrorStatus, told: bool = False) -> list[str]:
+    """Which worker failed, how, and what it left to read, unless that was told already."""
     how = f"killed by {error.signal}" if error.signal else f"exit code {error.code}"
     if error.hung:
         how = f"hangs: {error.message}"
@@ -39,7 +41,7 @@ def failure_lines(title: str, error: ErrorStatus) -> list[str]:
         how = f"was not started, code {error.code}"
     who = f"{error.task} (rank {error.rank})" if error.task else f"rank {error.rank}"
     head = f"{title}  {who} on node {error.node}, {how}"
-    words = [f"    {line}" for line in (error.traceback or error.message).splitlines()]
+    words = [f"    {line}" for line in (error.traceback or error.message).splitlines() if not told]
     return [head, *words, *_known_cause(error.cause, " " * (len(title) - len(title.lstrip())))]
 
 
@@ -64,13 +66,13 @@ def _known_cause(name: str, indentation: str) -> list[str]:
     return [f"{indentation}cause       {cause.name}: {cause.says}", f"{indentation}advice      {cause.advice}"]
 
 
-def root_cause(status: Status) -> list[str]:
+def root_cause(status: Status, told: bool = False) -> list[str]:
     """Which worker failed first, its traceback, where the logs are, and what to type next."""
     lines: list[str] = []
     next_command = f"petctl logs {status.id}"
     error = status.error
     if error is not None:
-        lines += failure_lines("  root cause", error)
+        lines += failure_lines("  root cause", error, told)
         last = f" --round {status.rounds[-1].number}" if status.rounds else ""
         next_command += f" --rank {error.rank}{last}"
     lines += told_cause(status, "  ")

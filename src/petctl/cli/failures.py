@@ -4,8 +4,8 @@
     wrong words (click)           the sentence and where help is, 2
     Ctrl-C                        130
     the reader of stdout is gone  nothing, 141 as the shell would say
-    the disk of stdout is full,
-    $PETCTL_HOME is unusable      the sentence, 1
+    the disk of stdout is full    the sentence, 1
+    $PETCTL_HOME is unusable      the sentence, 2
     anything else                 petctl's fault: one sentence, 70, the traceback in a file under $PETCTL_HOME
 
 With -o json an error is one JSON document on stderr.
@@ -23,8 +23,9 @@ from typing import Sequence, TextIO
 import click
 
 from petctl.cli.group import petctl
+from petctl.cli.terminal import guarded
 from petctl.cli.unwritten import NO_ROOM
-from petctl.errors import InternalError, PetctlError, is_no_room
+from petctl.errors import InternalError, PetctlError, UsageError, is_no_room
 
 INTERRUPTED = 130
 READER_GONE = 141
@@ -47,6 +48,15 @@ def run_to_exit_code(words: Sequence[str], command: click.Command = petctl, prog
             stream, io.TextIOWrapper
         ):  # words that are no text (a file name in bytes) must not end in an error
             stream.reconfigure(errors="backslashreplace")
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = guarded(sys.stdout), guarded(sys.stderr)
+    try:
+        return _run(words, command, program, invocation)
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def _run(words: Sequence[str], command: click.Command, program: str, invocation: Invocation) -> int:
     try:
         code = command.main(list(words), prog_name=program, standalone_mode=False, obj=invocation)
         sys.stdout.flush()
@@ -71,7 +81,7 @@ def run_to_exit_code(words: Sequence[str], command: click.Command = petctl, prog
             return _tell(NO_ROOM, PetctlError.code, invocation)
         unusable = _unusable_home() if getattr(error, "errno", None) in _NOT_OURS else ""
         if unusable:
-            return _tell(unusable, PetctlError.code, invocation)
+            return _tell(unusable, UsageError.code, invocation)
         return _tell(_unexpected(error, words, program), InternalError.code, invocation)
 
 
@@ -122,17 +132,14 @@ def _print(text: str, code: int) -> int:
 
 def _unusable_home() -> str:
     """Why nothing can be kept in petctl's home, where that is so: an error about a file is then the machine's."""
-    from petctl.jobs.home import petctl_home
+    from petctl.jobs.home import ANOTHER, petctl_home, unusable
 
-    home = petctl_home()
-    place = next(path for path in (home, *home.parents) if os.path.lexists(path))
-    if not place.is_dir():
-        why = f"{place} is not a directory"
-    elif not os.access(place, os.W_OK | os.X_OK):
-        why = f"you may not write into {place}"
-    else:
-        return ""
-    return f"cannot keep anything in {home}: {why}; name another directory with PETCTL_HOME"
+    try:
+        home = petctl_home()
+    except UsageError as error:
+        return str(error)
+    why = unusable(home)
+    return f"cannot keep anything in {home}: {why}; {ANOTHER}" if why else ""
 
 
 def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
@@ -150,9 +157,9 @@ def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
     for place in (petctl_home, tempfile.gettempdir):
         try:
             folder = Path(place())
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-        except (OSError, RuntimeError):  # a user without a home directory
+            with os.fdopen(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as report:
+                report.write(text)
+        except (OSError, UsageError):  # no home that can be used
             continue
         return f"{what}. This is a fault of petctl; please report it with {folder / name}"
     return f"{what}. This is a fault of petctl; its report could not be written"

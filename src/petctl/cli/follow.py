@@ -113,7 +113,7 @@ def is_news(event: Mapping[str, Any]) -> bool:
     kind = event.get("kind")
     ordinary = kind == "node" and event.get("restart") is False
     first = kind == "round" and event.get("round") == 1
-    return kind not in ("started", "failure", "closing", "progress", "stall") and not ordinary and not first
+    return kind not in ("started", "failure", "closing", "progress", "training", "stall") and not ordinary and not first
 
 
 def copy_lines(lines: Iterator[LogLine], screen: Screen) -> None:

@@ -41,7 +41,15 @@ class LazyGroup(click.Group):
         return overview()
 
 
+OF_OLDER_PROGRAMS = {
+    *("setup", "configure", "run_job", "kill_job", "check_status", "delete_resources"),
+    *("upload_storage", "storage_secret", "docker_secret"),
+}
+
+
 def _advice(word: str) -> str:
+    if word in OF_OLDER_PROGRAMS:
+        return " It was a verb of petctl for AWS or Azure; docs/migrating.md says what it is called now"
     close = difflib.get_close_matches(word, VERBS, n=1)
     if close:
         return f" Did you mean {close[0]}?"

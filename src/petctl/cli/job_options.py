@@ -1,8 +1,9 @@
 """The words of run, submit and render -> Job.
 
-petctl's own options end at the first word that is no option; from there on every word is the command's own and arrives
-as it was typed. A `--` that separates (before the command, or right behind a job file, script or module) is dropped;
-any other belongs to the command. What is said on the command line wins over the job file.
+petctl's own options end at the first word that is no option (behind a job file more of them may follow:
+`option_order.py`); from there on every word is the command's own and arrives as it was typed. A `--` that separates
+(before the command, or right behind a job file, script or module) is dropped; any other belongs to the command. What is
+said on the command line wins over the job file.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypeVar
 
 import click
 
+from petctl.cli.option_order import hint_at_options_behind
 from petctl.cli.options import output_option
 from petctl.errors import UsageError
 
@@ -113,9 +115,14 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     from petctl.spec import Job, JobFile
 
     _refuse_bytes(options)
-    code, words = split_code(options["words"])
+    place, words = split_place(options["words"]) if options["no_upload"] else ("", options["words"])
+    code, words = split_code(words)
     command = classify(words, options["module"], options["shell"])
     fields = _given_fields(options)
+    if place:
+        if "cwd" in fields:
+            raise UsageError(f"the job's directory is {place!r} or that of --cwd; keep one")
+        fields["cwd"] = place
     if code:
         if "code" in fields:
             raise UsageError(f"the code is that of {code!r}; leave --code and --no-upload out")
@@ -123,6 +130,9 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     if not isinstance(command, JobFile):
         if options["sets"]:
             raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
+        if command.kind == "script" and not options["quiet"] and not code and not place:
+            hint_at_options_behind(words)
+        _tell_secrets(fields, options)
         return Prepared(Job(command=command, **fields))
     read = (reader or read_any)(command.path, _pairs("--set", options["sets"]))
     job = read.job
@@ -142,10 +152,39 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         fields["folders"] = {**job.folders, **fields["folders"]}
     if command.words:
         fields["command"] = job.command.extended(command.words)
+    _tell_secrets({"env": {**job.env, **fields.get("env", {})}}, options)
     job = msgspec.structs.replace(job, **fields)
     unused = set(read.job.secrets.values()) | {read.job.image_credentials}
     unused -= {*job.secrets.values(), job.image_credentials}
     return Prepared(job, {name: value for name, value in read.secrets.items() if name not in unused})
+
+
+def _tell_secrets(fields: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """What is said in the environment is kept in the job's record, where whoever may see the job can read it."""
+    if not fields.get("env") or options["quiet"]:
+        return
+    from petctl.bundle.private_files import secret_variables
+
+    for name in secret_variables(fields["env"]):
+        stored = name.lower().replace("_", "-")
+        click.echo(
+            f"petctl: {name} looks like a secret, and the job's record shows it; keep it out: "
+            f"petctl secret set {stored}, then --secret {name}={stored} in place of -e",
+            err=True,
+        )
+
+
+def split_place(words: Sequence[str]) -> tuple[str, list[str]]:
+    """The directory that a job runs in where its code lies already, named in front of a command: here, or in an image
+    or on nodes that this machine knows nothing of."""
+    first, rest = words[0] if words else "", list(words[2:] if words[1:2] == ["--"] else words[1:])
+    if not rest or first.startswith("-") or "://" in first:
+        return "", list(words)
+    here = (os.sep in first or first in (".", "..")) and Path(first).is_dir()
+    there = first.startswith(os.sep) and not Path(first).exists() and rest[0].endswith((".py", ".sh"))
+    if not here and not (there and not first.endswith((".py", ".sh"))):
+        return "", list(words)
+    return first, rest
 
 
 def split_code(words: Sequence[str]) -> tuple[str, list[str]]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Iterator
 import click
 
 from petctl.cli.options import examples, job_argument, output_option
+from petctl.errors import NotFound
 
 if TYPE_CHECKING:
-    from petctl.jobs import LogLine
+    from petctl.jobs import LogLine, Status
 
 
 @click.command(
@@ -56,6 +57,8 @@ def command(
     from petctl.jobs import get
 
     handle = get(job, patient=follow)
+    if rank is not None or round_ is not None:
+        _check_place(handle.status(), rank, round_, follow)
     lines = handle.logs(follow=follow, rank=rank, node=node, round=round_, tail=tail, blocks=output != "json")
     if stream:
         lines = (line for line in lines if line.stream == stream)
@@ -69,6 +72,22 @@ def command(
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _check_place(status: Status, rank: int | None, round_: int | None, follow: bool) -> None:
+    """NotFound where the job has no such rank or round; one that is followed may still get it."""
+    rounds, count = status.rounds, max(status.round, status.rounds_run)
+    coming = follow and not status.final
+    if round_ is not None and round_ > count and not coming:
+        known = f"its last is {count}" if count else "none has run"
+        raise NotFound(f"{status.id} has no round {round_}; {known}")
+    ranks = max((status.world_size, *(past.world_size for past in rounds)))
+    per_node = max((-(-past.world_size // max(1, len(past.nodes))) for past in rounds), default=0)
+    possible = max(ranks, status.size.max * per_node) if coming else ranks
+    if rank is None or rank < possible or (coming and not rounds):
+        return
+    known = f"its ranks are 0 to {possible - 1}" if possible > 1 else "its only rank is 0"
+    raise NotFound(f"{status.id} has no rank {rank}; {known if possible else 'no worker has run'}")
 
 
 def _print_json_lines(lines: Iterator[LogLine]) -> None:

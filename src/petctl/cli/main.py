@@ -19,6 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     if "_PETCTL_COMPLETE" not in os.environ:
         if words in ([], ["--help"], ["-h"], ["help"]):
             sys.exit(_print(overview()))
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
         if words == ["--version"]:
             from petctl import __version__
 

@@ -7,11 +7,13 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, build_job, job_options
+from petctl.cli.option_order import JobCommand
 from petctl.cli.options import examples
 
 
 @click.command(
     "render",
+    cls=JobCommand,
     context_settings=CONTEXT,
     epilog=examples(
         "petctl render -n 1:3 train.py --lr 0.1",

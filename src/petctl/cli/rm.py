@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from petctl.cli.options import examples, find_jobs, jobs_argument, output_option, print_json
 from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from petctl.jobs import JobHandle
 
 
 @click.command("rm", epilog=examples("petctl rm mnist-3f9k", "petctl rm --finished", "petctl rm --force mnist-3f9k"))
@@ -32,6 +37,7 @@ def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> 
     removed = []
     for handle in unique.values():
         try:
+            results = _results(handle)
             handle.remove(force=force)
         except InUse as error:
             if not finished:
@@ -40,6 +46,21 @@ def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> 
             continue
         removed.append(handle.id)
         if output != "json":
-            click.echo(f"{handle.id}: removed")
+            click.echo(f"{handle.id}: removed{results}")
     if output == "json":
         print_json({"removed": removed})
+
+
+def _results(handle: JobHandle) -> str:
+    """How many result files go with the job: those of its directory, when it is on this machine."""
+    from pathlib import Path
+
+    from petctl.errors import PetctlError
+    from petctl.supervision.counting import counted
+
+    try:
+        directory = handle.status().directory
+    except PetctlError:  # damaged: nobody knows what it had
+        return ""
+    found = sum(path.is_file() for path in Path(directory, "outputs").rglob("*")) if directory else 0
+    return f", with {counted(found, 'result file')} in its directory" if found else ""

@@ -8,11 +8,13 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, job_options, prepare_job
+from petctl.cli.option_order import JobCommand
 from petctl.cli.options import examples, print_json
 
 
 @click.command(
     "run",
+    cls=JobCommand,
     context_settings=CONTEXT,
     epilog=examples(
         "petctl run train.py --lr 0.1                    one worker, here",
@@ -20,7 +22,7 @@ from petctl.cli.options import examples, print_json
         "petctl run -n 2 -- nvidia-smi -L                any program",
         "petctl run -m mypackage.train --lr 0.1          a Python module",
         "petctl run job.yaml                             a job file",
-        "petctl run --set lr=0.1 -n 4 job.yaml           ... with ${lr} filled in, on four nodes",
+        "petctl run job.yaml --set lr=0.1 -n 4           ... with ${lr} filled in, on four nodes",
     ),
 )
 @job_options()
@@ -28,8 +30,8 @@ from petctl.cli.options import examples, print_json
 def command(detach: bool, **options: Any) -> int:
     """Start a job, follow it to its end, exit with its exit code.
 
-    COMMAND is a job file (.yaml, .json), a Python script (.py) or any program. petctl's own options come before it;
-    every word behind it is its own.
+    COMMAND is a job file (.yaml, .json), a Python script (.py) or any program. petctl's own options come before it
+    (or right behind a job file); every other word behind it is its own.
 
     Ctrl-C cancels the job, a second Ctrl-C kills it. When the reader of the output goes away (| head) the job goes on.
     """

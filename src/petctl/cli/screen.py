@@ -8,17 +8,22 @@ piped, it is plain bytes in large chunks.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, BinaryIO, Iterable, Iterator, Sequence
 
+from petctl.cli.repeats import Repeats
+from petctl.cli.terminal import shown
+
 if TYPE_CHECKING:
     from petctl.jobs import LogLine
 
 _COLOURS = (36, 33, 32, 35, 34, 91, 92, 93, 94, 95, 96)
 _ERASE = b"\r\x1b[2K"
+_RETURN = re.compile(rb"\r+(?![\r\n]|\Z)")  # one that a line goes on behind
 _stream, _text = attrgetter("stream"), attrgetter("text")
 
 
@@ -38,10 +43,12 @@ class Screen:
         self._colour = {stream: terminal and coloured for stream, terminal in self._terminal.items()}
         self.live = self._err.isatty() and not dumb and not quiet
         self._status = ""
+        self._repeats = Repeats()
         self._shown = False
         self._mid_line = False  # the terminal's cursor stands behind a worker's unfinished line
         self._prefixes: dict[tuple[str, int], bytes] = {}
-        self._unfinished: dict[str, tuple[int, int]] = {}  # stream -> (round, rank) whose line has no end yet
+        # stream -> (round, rank) whose line has no end yet, and whether it goes on at the line's beginning
+        self._unfinished: dict[str, tuple[tuple[int, int], bool]] = {}
 
     def lines(self, lines: Iterable[LogLine]) -> None:
         """Writes a batch of workers' lines; consecutive ones of a stream leave in one write."""
@@ -50,8 +57,9 @@ class Screen:
         for stream, group in groupby(lines, key=_stream):
             parts = list(shape(stream, group))
             self._write(self._err if stream == "err" else self._out, b"".join(parts))
+            last = next((part for part in reversed(parts) if part), b"\n")
             if self._terminal[stream]:
-                self._mid_line = not parts[-1].endswith(b"\n")
+                self._mid_line = not last.endswith(b"\n")
         self._show()
 
     def say(self, sentence: str) -> None:
@@ -65,9 +73,9 @@ class Screen:
 
     def status(self, text: str) -> None:
         """Replaces the status line; only on a terminal."""
-        if self.live and text != self._status:
+        if self.live and shown(text) != self._status:
             self._hide()
-            self._status = text
+            self._status = shown(text)
             self._show()
 
     def close(self) -> None:
@@ -79,6 +87,7 @@ class Screen:
     def _tell(self, text: str, style: str) -> None:
         self._hide()
         self._break_line()
+        text = shown(text) if self._terminal["err"] else text
         self._write(self._err, (f"\x1b[{style}m{text}\x1b[0m\n" if self._colour["err"] else f"{text}\n").encode())
         self._show()
 
@@ -100,24 +109,41 @@ class Screen:
             self._mid_line = False
             self._unfinished.clear()
 
-    @staticmethod
-    def _unchanged(stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
-        return map(_text, lines)
+    def _unchanged(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
+        if stream != "err":
+            return map(_text, lines)
+        return (self._repeats.filter(line.round, line.text) for line in lines)
+
+    def has_shown(self, words: str) -> bool:
+        """Are these lines the job's only worker's own, and on the screen already?"""
+        return not self.prefix and self._repeats.has_shown(words)
 
     def _prefixed(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
-        """Each line behind its rank; never two workers' words on one line. A text may hold many lines at once."""
+        """Each line behind its rank; never two workers' words on one line. A text may hold many lines at once.
+
+        A carriage return, with which progress bars write over their line, goes back over the prefix too.
+        """
         prefixes, unfinished = self._prefixes, self._unfinished
         for line in lines:
             prefix = prefixes.get((stream, line.rank)) or self._make_prefix(stream, line.rank)
-            text, begun = line.text, unfinished.pop(stream, None)
-            if begun is None:
+            text, whose = line.text, (line.round, line.rank)
+            before, returned = unfinished.pop(stream, (None, True))
+            if before is not None and before != whose:
+                yield b"\n"
+                returned = True
+            if returned:
+                text = text.lstrip(b"\r")
+                if not text:  # nothing to see yet
+                    if before == whose:
+                        unfinished[stream] = (whose, True)
+                    continue
                 yield prefix
-            elif begun != (line.round, line.rank):
-                yield b"\n" + prefix
+            if b"\r" in text:
+                text = _RETURN.sub(b"\r" + prefix, text)
             yield text[:-1].replace(b"\n", b"\n" + prefix)
             yield text[-1:]
             if not text.endswith(b"\n"):
-                unfinished[stream] = (line.round, line.rank)
+                unfinished[stream] = (whose, text.endswith(b"\r"))
 
     def _make_prefix(self, stream: str, rank: int) -> bytes:
         text = f"[{self._names[rank] if rank < len(self._names) else rank}] "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.cli.terminal import raw
 from petctl.errors import PetctlError
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def _watch(handle: JobHandle, output: str) -> None:
     status = handle.watch(None, QUIET_SECONDS)
     while True:
         if terminal:
-            text = f"\x1b[H\x1b[2J{_page(status)}"
+            raw(sys.stdout).write("\x1b[H\x1b[2J")
+            text = _page(status)
         else:
             text = json.dumps(status.to_dict()) if output == "json" else status_line(status)
         click.echo(text)

@@ -8,6 +8,7 @@ import click
 
 from petctl.cli.job_options import CONTEXT, job_options, prepare_job
 from petctl.cli.jobfile import kept_secrets
+from petctl.cli.option_order import JobCommand
 from petctl.cli.options import examples, print_json
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(
     "submit",
+    cls=JobCommand,
     context_settings=CONTEXT,
     epilog=examples(
         "petctl submit -n 1:3 train.py --lr 0.1",

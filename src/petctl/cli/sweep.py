@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, job_options
+from petctl.cli.option_order import JobCommand
 from petctl.cli.options import Verbs, examples, print_json
 from petctl.cli.sweep_points import jobs_of, points_of, takes_names
 from petctl.cli.sweep_verbs import VERBS
@@ -45,7 +46,7 @@ def command() -> None:
     """
 
 
-@command.command("run", context_settings=CONTEXT, epilog=examples(*RUN_EXAMPLES))
+@command.command("run", cls=JobCommand, context_settings=CONTEXT, epilog=examples(*RUN_EXAMPLES))
 @click.option("-p", "--param", "parameters", metavar="NAME=VALUES", multiple=True, help="A parameter; see above.")
 @click.option("--points", "file", metavar="FILE", help="Points of a file: .csv, .json, .jsonl, .yaml.")
 @click.option("--random", metavar="N", type=int, help="Draw N points instead of trying every combination.")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.options import print_json
+from petctl.cli.terminal import raw, shown
 from petctl.cli.text import duration
 from petctl.supervision.counting import counted
 
@@ -174,17 +175,17 @@ def _screen(driver: Driver, live: bool) -> Iterator[Any]:
     from rich.console import Console
     from rich.live import Live
 
-    console = Console(stderr=True)
+    console = Console(file=raw(sys.stderr))
     drawn = 0.0
 
-    def shown() -> None:
+    def draw() -> None:
         nonlocal drawn
         if time.monotonic() - drawn >= REDRAW:
             drawn = time.monotonic()
             view.update(_picture(driver), refresh=True)
 
     with Live(console=console, auto_refresh=False, transient=True) as view:
-        yield shown
+        yield draw
 
 
 def _picture(driver: Driver) -> Any:
@@ -202,11 +203,11 @@ def _picture(driver: Driver) -> Any:
     for name in header(driver):
         view.add_column(name, overflow="ellipsis", no_wrap=True)
     for row in rows:
-        view.add_row(*(Text(cell, style=STATE_STYLES.get(cell, "")) for cell in cells(row)))
+        view.add_row(*(Text(shown(cell), style=STATE_STYLES.get(cell, "")) for cell in cells(row)))
     hidden = len(summary.rows) - len(rows)
     more = [Text(f"... and {hidden} more", style="dim")] if hidden else []
     elapsed = duration(time.time() - driver.sweep.created)
-    last = Text(f"{summary.name}  {elapsed}  {summary.sentence}", style="dim", no_wrap=True, overflow="ellipsis")
+    last = Text(shown(f"{summary.name}  {elapsed}  {summary.sentence}"), style="dim", no_wrap=True, overflow="ellipsis")
     return Group(view, *more, last)
 
 

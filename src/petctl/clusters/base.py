@@ -11,7 +11,7 @@ one line in `KINDS`. It is imported when it is used, so nobody pays for another 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -116,8 +116,11 @@ class Cluster(Protocol):
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command where a node's workers run, with this terminal; its exit code."""
 
-    def forward(self, job_id: str, port: int, local_port: int, node: str | None) -> AbstractContextManager[int]:
-        """A port on this machine that leads to a port of a node, for as long as the context lasts."""
+    def forward(
+        self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[int]:
+        """A port on this machine that leads to a port of a node, for as long as the context lasts; `tell` hears why a
+        connection came to nothing."""
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         """Writes the join file with which another machine takes part."""
@@ -132,6 +135,9 @@ class Cluster(Protocol):
         """Forgets a secret."""
 
 
+_NOT_YET = {"aws", "ec2", "eks", "azure", "aks", "azureml", "gcp", "gke", "slurm", "ssh"}
+
+
 def find_cluster(name: str, home: Path) -> Cluster:
     """The cluster of this name; an empty one means the default."""
     name = name or DEFAULT
@@ -141,7 +147,11 @@ def find_cluster(name: str, home: Path) -> Cluster:
     settings = {**said, "name": name}
     kind = str(settings.get("kind", name))
     if kind not in KINDS:
-        advice = f"{', '.join(sorted(KINDS))}; make one: petctl cluster create {name}"
-        raise UsageError(f"there is no cluster {name!r}; those there are: {advice}")
+        known = f"there is no cluster {name!r}; those there are: {', '.join(sorted(KINDS))}"
+        if name in _NOT_YET:  # a cluster of this machine with that name would not be what was meant
+            raise UsageError(
+                f"{known}. This petctl has no {name} clusters; a Kubernetes cluster there will do (-c k8s)"
+            )
+        raise UsageError(f"{known}; make one on this machine: petctl cluster create {name}")
     cluster: Cluster = importlib.import_module(KINDS[kind]).connect(home, settings)
     return cluster

@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from petctl.agent.code import Bounds
 from petctl.agent.task import MODULE, SCRIPT
 from petctl.bundle.cabinet import Cabinet
 from petctl.bundle.snapshot import LIMIT, Snapshot, take
@@ -86,24 +87,38 @@ def take_code(
         _check_script(job, snapshot, inside)
         archive = Cabinet(home / "bundles").put(snapshot)
         source, links = (str(snapshot.root), links_of(snapshot, mapped)) if tree.own else (tree.origin, {})
-        return {**code_record(snapshot, archive, source, project, links), "inside": inside, "notes": list(tree.notes)}
+        record = code_record(snapshot, archive, source, project, links)
+        own = str(tree.path.resolve()) if tree.own else ""
+        work = str(Path(own, inside)) if own else ""
+        return {**record, "inside": inside, "own": own, "work": work, "notes": list(tree.notes)}
 
 
 def code_record(
     snapshot: Snapshot, archive: Path, source: str, project: str = "", links: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What a job's record says of the snapshot that it runs from, at its root."""
+    """What a job's record says of the snapshot that it runs from, at its root.
+
+    `own`: the user's directory that it was taken of. `work`: where its workers run on this machine. Both are empty
+    where the snapshot is all that there is.
+    """
     return {
         "id": snapshot.id,
         "archive": str(archive),
         "source": source,
         "inside": "",
+        "own": "",
+        "work": "",
         "files": len(snapshot.entries),
         "bytes": snapshot.size,
         "project": project,
         "links": dict(links or {}),
         "notes": [],
     }
+
+
+def bounds_of(record: Mapping[str, Any]) -> Bounds | None:
+    """How much the snapshot of a record holds; None for a record that does not say it."""
+    return Bounds(record["files"], record["bytes"]) if record.get("files") else None
 
 
 def _working_directory(job: Job, tree: Tree) -> str:

@@ -12,10 +12,11 @@ from typing import Any
 
 from petctl.agent.codesource import STORED, find_stored
 from petctl.bundle.cabinet import Cabinet
+from petctl.clusters.code import bounds_of
 from petctl.clusters.granting import keys_of
 from petctl.clusters.results import make_grants
 from petctl.depot.files import Depot, direct
-from petctl.errors import NotFound
+from petctl.errors import Damaged, NotFound
 
 GRANT = "code"
 
@@ -37,7 +38,10 @@ def keep_code(code: Mapping[str, Any], grants: Mapping[str, Mapping[str, Any]], 
         if stored is None or stored.size != size:
             depot.put(GRANT, STORED, str(archive), size)
     elif stored is not None:
-        Cabinet(home / "bundles").take_in(identity, lambda draft: depot.fetch(GRANT, stored, str(draft)))
+        bounds = bounds_of(code)
+        if bounds is not None and stored.size > bounds.archive:
+            raise Damaged(f"the code in {place['location']} has {stored.size} bytes, more than its snapshot can have")
+        Cabinet(home / "bundles").take_in(identity, lambda draft: depot.fetch(GRANT, stored, str(draft)), bounds)
     else:
         raise _lost(identity, f"on this machine, nor in {place['location']}")
 

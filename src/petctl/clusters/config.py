@@ -7,7 +7,10 @@
       s3://: {endpoint: "http://127.0.0.1:8333"}
 
 The project's is that of the directory, or the nearest above it. Only looked at when a cluster or store is used. It
-knows nobody's settings; each checks its own.
+knows which settings there are (`config_keys.py`); who uses one checks its value. A file that another user owns or may
+change is refused (`trust.py`), unless the user's own configuration names its directory, or one above it:
+
+    trusted: [/shared/project]
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from petctl.clusters.config_keys import check_keys
 from petctl.errors import UsageError
 
 PROJECT_FILE = "petctl.yaml"
@@ -30,8 +34,54 @@ _more_stores: ContextVar[Mapping[str, Any] | None] = ContextVar("more_stores", d
 
 def config_files() -> list[Path]:
     """Where configuration may be, the weaker one first."""
+    return [user_file(), project_root() / PROJECT_FILE]
+
+
+def user_file() -> Path:
+    """The user's own configuration."""
     base = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-    return [base / "petctl" / "config.yaml", project_root() / PROJECT_FILE]
+    return base / "petctl" / "config.yaml"
+
+
+def trusted_text(path: Path) -> str:
+    """What a file says that nobody named: UsageError where another user owns it or may change it."""
+    from petctl.clusters.trust import open_trusted
+
+    try:
+        descriptor = open_trusted(path)
+    except UsageError as error:
+        if path == user_file() or not _is_trusted(path):
+            raise UsageError(f"{error}. {_remedy(path)}") from None
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        return file.read()
+
+
+def _is_trusted(path: Path) -> bool:
+    """Whether the user's own configuration names the file's directory, or one above it."""
+    own = user_file()
+    places = _read(own).get("trusted") or []
+    if isinstance(places, str):
+        places = [places]
+    if not isinstance(places, list) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in places):
+        raise UsageError(f"{own}: 'trusted' must be a list of directories that begin with / or ~, not {places!r}")
+    real = path.resolve()
+    return any(real.is_relative_to(Path(one).expanduser().resolve()) for one in places)
+
+
+def _remedy(path: Path) -> str:
+    own = user_file()
+    mine = path.lstat().st_uid == os.geteuid()
+    repair = f"To close it: chmod go-w {path}" if mine else f"If it is yours: chown {_user()} {path}"
+    if path == own:
+        return repair
+    return f"{repair}\nIf you trust who wrote it, say so in {own}:\n  trusted: [{path.parent}]"
+
+
+def _user() -> str:
+    from petctl.clusters.trust import user_name
+
+    return user_name(os.geteuid())
 
 
 def project_root(start: str = "") -> Path:
@@ -127,7 +177,7 @@ def _section(path: Path, mapping: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = trusted_text(path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError) as error:
@@ -142,6 +192,7 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise UsageError(f"the configuration {path} must be a mapping, not {type(value).__name__}")
+    check_keys(path, value, users_own=path == user_file())
     return value
 
 

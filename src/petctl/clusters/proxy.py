@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from petctl.errors import PetctlError, UsageError
 
 _Dial = Callable[[], socket.socket]
+Tell = Callable[[str], None]
 
 
 @contextmanager
-def forwarded(dial: _Dial, local_port: int = 0) -> Iterator[int]:
-    """The local port, open for as long as the context lasts; `dial` connects to the other one."""
+def forwarded(dial: _Dial, local_port: int = 0, tell: Tell | None = None) -> Iterator[int]:
+    """The local port, open for as long as the context lasts; `dial` connects to the other one. `tell` hears why a
+    connection came to nothing, in a thread of its own."""
     try:
         listener = socket.create_server(("127.0.0.1", local_port))
     except OSError as error:
@@ -26,7 +28,7 @@ def forwarded(dial: _Dial, local_port: int = 0) -> Iterator[int]:
             f"port {local_port} cannot be opened here: {error.strerror}; take another, or 0 for any"
         ) from None
     connections: set[socket.socket] = set()
-    acceptor = threading.Thread(target=_accept, args=(listener, dial, connections), daemon=True)
+    acceptor = threading.Thread(target=_accept, args=(listener, dial, connections, tell or _ignore), daemon=True)
     acceptor.start()
     try:
         yield int(listener.getsockname()[1])
@@ -38,21 +40,22 @@ def forwarded(dial: _Dial, local_port: int = 0) -> Iterator[int]:
         acceptor.join()
 
 
-def _accept(listener: socket.socket, dial: _Dial, connections: set[socket.socket]) -> None:
+def _accept(listener: socket.socket, dial: _Dial, connections: set[socket.socket], tell: Tell) -> None:
     while True:
         try:
             near, _ = listener.accept()
         except OSError:
             return
-        threading.Thread(target=_connect, args=(near, dial, connections), daemon=True).start()
+        threading.Thread(target=_connect, args=(near, dial, connections, tell), daemon=True).start()
 
 
-def _connect(near: socket.socket, dial: _Dial, connections: set[socket.socket]) -> None:
+def _connect(near: socket.socket, dial: _Dial, connections: set[socket.socket], tell: Tell) -> None:
     with near:
         try:
             far = dial()
-        except (OSError, PetctlError):
-            return  # nothing listens there yet: the caller sees its connection closed, and may try again
+        except (OSError, PetctlError) as error:  # the caller sees its connection closed, and may try again
+            tell(str(getattr(error, "strerror", None) or error))
+            return
         far.settimeout(None)
         with far:
             connections |= {near, far}
@@ -61,6 +64,13 @@ def _connect(near: socket.socket, dial: _Dial, connections: set[socket.socket]) 
             _copy(near, far)
             back.join()
             connections -= {near, far}
+        failure = getattr(far, "failure", None)  # a pod's port: what went wrong there is known only at the end
+        if failure is not None:
+            tell(str(failure))
+
+
+def _ignore(why: str) -> None:
+    """Where no caller wants to hear it."""
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

@@ -79,9 +79,9 @@ def config_of(job: Job) -> Config:
 
 
 def working_directory(job: Job) -> str:
-    """Where the workers run: the job's own directory, else the submitter's; it must exist."""
+    """Where the workers run: the job's own directory, else the submitter's; it must exist, here or in the image."""
     cwd = Path(job.cwd or ".").expanduser().absolute()
-    if not cwd.is_dir():
+    if not cwd.is_dir() and not (job.image and Path(job.cwd).is_absolute()):  # an image may have it
         raise UsageError(f"the job's directory {cwd} does not exist; give another with --cwd")
     return str(cwd)
 
@@ -118,7 +118,15 @@ def check_interpreter(job: Job, python: str) -> None:
 
 
 def check_command(job: Job, cwd: str) -> None:
-    """Finds a missing script before anything is started."""
+    """Finds a missing script before anything is started; what an image has is found in its containers only."""
+    if job.launcher == "torchrun" and job.command.kind not in (SCRIPT, MODULE):
+        raise UsageError(
+            "the torchrun launcher runs Python scripts and modules only; use the elastic launcher for programs"
+        )
+    inside = bool(job.image) and not Path(cwd).is_dir()
+    script = Path(job.command.words[0]) if job.command.kind == SCRIPT else Path()
+    if inside or (job.image and script.is_absolute() and not script.exists()):
+        return
     if job.command.kind == SCRIPT and not Path(cwd, Path(job.command.words[0]).expanduser()).is_file():
         raise UsageError(
             f"there is no script {job.command.words[0]} in {cwd}; name it relative to that directory, or --cwd"
@@ -128,10 +136,6 @@ def check_command(job: Job, cwd: str) -> None:
             raise UsageError(f"there is no script {role.words[0]} of role {role.name} in {cwd}")
     if job.requirements and not Path(cwd, job.requirements).is_file():
         raise UsageError(f"there is no file {job.requirements} in {cwd}, which the requirements should be in")
-    if job.launcher == "torchrun" and job.command.kind not in (SCRIPT, MODULE):
-        raise UsageError(
-            "the torchrun launcher runs Python scripts and modules only; use the elastic launcher for programs"
-        )
 
 
 def command_line(job: Job) -> str:

@@ -107,7 +107,7 @@ class Depot:
         place = self._place(grant)
         draft = target_path + PART_SUFFIX
         try:
-            with open(draft, "wb") as file:
+            with open(draft, "wb", opener=_no_link) as file:
                 incoming = Incoming(file, entry.size, target_path)
                 place.read(entry, incoming)
                 incoming.verify(place.shown(entry.path))
@@ -136,3 +136,8 @@ class Depot:
 
     def _count(self, more: int) -> None:
         self.moved += more
+
+
+def _no_link(path: str, flags: int) -> int:
+    """A link of that name was put there by somebody who wants to be written through."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -17,15 +17,15 @@ from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlencode
-from xml.etree import ElementTree
 
+from petctl.depot.answers import BadAnswer, parse_xml, whole_number
 from petctl.depot.exchange import Exchange
 from petctl.depot.marks import stands_for_folder
 from petctl.depot.refusals import PASSING, reason, refusal, unreachable
 from petctl.depot.signing import AwsKey, blob_sas, sigv4_url
 from petctl.errors import PetctlError, ProtocolError, Refused, StoreError
 
-LIFE = 3600  # seconds that a URL is good for
+LIFE = 900  # seconds that a URL is good for
 REQUESTS = 1000  # in one call
 PAGE = 1000  # names in one answer
 ATTEMPTS = 3  # at a page; whoever asked asks again
@@ -107,7 +107,7 @@ class Grants(Mapping[str, Grant]):
             if answer.status == 200:
                 try:
                     return _parsed(answer.body, found)
-                except (ElementTree.ParseError, ValueError):
+                except (BadAnswer, ValueError, TypeError, OverflowError):
                     raise StoreError(f"{where}: what answers at {found.base} is no store that petctl knows") from None
             problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), found.kind, root, where)
             if answer.status not in PASSING:
@@ -174,7 +174,8 @@ def _authorized(grant: Grant, method: str, url: str, path: str, permissions: str
     if not sas and grant.key:
         container = grant.base.rpartition("/")[2]
         end = now + timedelta(seconds=LIFE)
-        sas = blob_sas(grant.key_id, grant.key, container, path, permissions, now - _SKEW, end)
+        https = grant.base.startswith("https:")
+        sas = blob_sas(grant.key_id, grant.key, container, path, permissions, now - _SKEW, end, https=https)
     return f"{url}{'&' if '?' in url else '?'}{sas}" if sas else url
 
 
@@ -199,7 +200,7 @@ def _parsed(body: bytes, grant: Grant) -> Dict[str, Any]:
         for item in root.iter("Contents"):
             moment = datetime.strptime((item.findtext("LastModified") or "")[:19], "%Y-%m-%dT%H:%M:%S")
             when = moment.replace(tzinfo=timezone.utc).timestamp()
-            size = int(item.findtext("Size") or 0)
+            size = whole_number(item.findtext("Size") or "0")
             found.append((item.findtext("Key") or "", size, when, item.findtext("ETag") or ""))
         after = root.findtext("NextContinuationToken") or ""
     else:
@@ -207,7 +208,7 @@ def _parsed(body: bytes, grant: Grant) -> Dict[str, Any]:
             if stands_for_folder(item):
                 continue
             when = parsedate_to_datetime(item.findtext("Properties/Last-Modified") or "").timestamp()
-            size = int(item.findtext("Properties/Content-Length") or 0)
+            size = whole_number(item.findtext("Properties/Content-Length") or "0")
             found.append((item.findtext("Name") or "", size, when, item.findtext("Properties/Etag") or ""))
         after = root.findtext("NextMarker") or ""
     entries = []
@@ -217,9 +218,3 @@ def _parsed(body: bytes, grant: Grant) -> Dict[str, Any]:
         except Refused:
             continue
     return {"entries": entries, "after": after}
-
-
-def parse_xml(data: bytes) -> ElementTree.Element:
-    """A store's answer without its namespaces."""
-    text = re.sub(rb'\sxmlns="[^"]*"', b"", data, count=1).lstrip(b"\xef\xbb\xbf")
-    return ElementTree.fromstring(text)

@@ -13,11 +13,11 @@ import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlsplit
-from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from petctl.depot.answers import BadAnswer, parse_xml
 from petctl.depot.exchange import Answer, Exchange
-from petctl.depot.grants import LIFE, REQUESTS, check_path, parse_xml
+from petctl.depot.grants import LIFE, REQUESTS, check_path
 from petctl.depot.pieces import CHECKSUM, PART_SIZE, Body, Held, Incoming, Slice, checksum_of_parts
 from petctl.depot.place import Entry
 from petctl.depot.refusals import PASSING, reason, refusal, unreachable
@@ -122,7 +122,7 @@ class Objects:
     def _put_parts(self, path: str, slices: List[Slice]) -> str:
         try:
             upload = parse_xml(self._send("POST", path, {"uploads": ""}).body).findtext("UploadId") or ""
-        except ElementTree.ParseError:
+        except BadAnswer:
             raise StoreError(f"{self._root}: what answers there is no store that petctl knows") from None
         try:
             items = ""
@@ -142,7 +142,7 @@ class Objects:
             raise
         try:
             return _tag(parse_xml(answer.body).findtext("ETag"))
-        except ElementTree.ParseError:
+        except BadAnswer:
             return ""  # it is there all the same
 
     def _send(

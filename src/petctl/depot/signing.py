@@ -113,14 +113,21 @@ def blob_sas(
     start: datetime,
     expiry: datetime,
     version: str = "2021-12-02",
+    https: bool = True,
 ) -> str:
-    """A service SAS as a query; an empty `blob` gives the whole container. `permissions` in Azure's order (racwdl)."""
+    """A service SAS as a query; an empty `blob` gives the whole container. `permissions` in Azure's order (racwdl).
+
+    `https`: the store refuses it over plain HTTP, where others could read it. False is for stores that speak no TLS.
+    """
     resource = "b" if blob else "c"
     begin, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in (start, expiry))
     path = f"/blob/{account}/{container}" + (f"/{blob}" if blob else "")
+    protocol = "https" if https else ""
     # permissions, times, path, identifier, addresses, protocol, version, kind, snapshot, encryption scope, 5 headers
-    lines = [permissions, begin, end, path, "", "", "", version, resource, "", "", "", "", "", "", ""]
+    lines = [permissions, begin, end, path, "", "", protocol, version, resource, "", "", "", "", "", "", ""]
     fields = {"sv": version, "sr": resource, "st": begin, "se": end, "sp": permissions, "sig": _azure_hmac(key, lines)}
+    if https:
+        fields["spr"] = protocol
     return "&".join(f"{name}={quote(value, safe='')}" for name, value in fields.items())
 
 

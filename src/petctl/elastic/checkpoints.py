@@ -19,10 +19,11 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import List, Optional, Set, Tuple, Union
+from typing import List, NamedTuple, Optional, Set, Tuple, Union
 
-from petctl.elastic import place, saved, sharded
-from petctl.elastic.state import Snapshot, State, ledger_of
+from petctl.elastic import pickles, place, saved, sharded
+from petctl.elastic.commits import Commits, Mark, Snapshot
+from petctl.elastic.state import State, ledger_of
 from petctl.errors import UsageError
 
 CHECKPOINT_DIR = "PETCTL_CHECKPOINT_DIR"
@@ -32,12 +33,17 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def checkpoint(
-    state: State, every: Union[int, str], keep: int = 3, directory: Optional[str] = None
+    state: State,
+    every: Union[int, str],
+    keep: int = 3,
+    directory: Optional[str] = None,
+    allow_pickle: bool = False,
 ) -> Optional[Checkpoints]:
     """From now on the State is written down every so many commits (200) or so often ("30s", "5m").
 
     The last `keep` stay. The directory is the job's own (PETCTL_CHECKPOINT_DIR) unless another is given; without either
-    nothing is written. A State without progress that elastic.run is about to train goes on from the newest one there.
+    nothing is written. A State that is older than the newest one there goes on from that. Parts are tensors and plain
+    values; to load objects of other classes could run code, and needs allow_pickle=True.
     """
     commits, seconds = _interval(every)
     if keep < 1:
@@ -46,7 +52,7 @@ def checkpoint(
     if not path:
         _say("no checkpoints are written: there is no directory for them. Give directory=..., or run it under petctl")
         return None
-    checkpoints = Checkpoints(state, Path(path).absolute(), commits, seconds, keep)
+    checkpoints = Checkpoints(state, Path(path).absolute(), (commits, seconds), keep, allow_pickle)
     ledger_of(state).witnesses.append(checkpoints)
     return checkpoints
 
@@ -54,17 +60,40 @@ def checkpoint(
 class Checkpoints:
     """The checkpoints of one State; a witness of its commits."""
 
-    def __init__(self, state: State, directory: Path, commits: int, seconds: float, keep: int) -> None:
+    def __init__(
+        self, state: State, directory: Path, every: Tuple[int, float], keep: int, allow_pickle: bool = False
+    ) -> None:
         self.directory = directory
-        self._state, self._commits, self._seconds = state, commits, seconds
+        self._state, (self._commits, self._seconds) = state, every
+        self._allow_pickle = self._checked = allow_pickle
+        self._damaged: Set[Mark] = set()
         self._writer = Writer(directory, keep)
         self._last = time.monotonic()
 
     def beginning(self, state: State) -> None:
         """Goes on from the newest checkpoint; whoever does not see the directory gets the State from the others."""
-        newest = self._newest()
-        if newest is not None and not any(copy.sharded for copy in newest[1].copies.values()):
-            ledger_of(state).adopt(state, newest[1])  # with shards there is no group yet to load them with
+        ledger = ledger_of(state)
+        self._sweep()
+        while True:
+            mark = self.saved(state)
+            if mark is None:
+                break
+            self.load_saved(state, mark)
+        if not ledger.commits:
+            ledger.base = saved.base(self.directory)  # what is there is of no use, and must not look newer
+
+    def saved(self, state: State) -> Optional[Mark]:
+        """The newest checkpoint that is newer than the State; none with shards, which are loaded by all ranks."""
+        newest = next((mark for mark in saved.marks(self.directory) if mark not in self._damaged), None)
+        if newest is None or newest <= ledger_of(state).mark or saved.is_sharded(self.directory, newest):
+            return None
+        return newest
+
+    def load_saved(self, state: State, mark: Mark) -> None:
+        """Gives the State the values of that checkpoint, or says why not and offers it no more."""
+        snapshot = self._read(mark)
+        if snapshot is not None:
+            ledger_of(state).adopt(state, snapshot)
 
     def committed(self, state: State) -> None:
         """Has the commit written, if one is due."""
@@ -91,26 +120,38 @@ class Checkpoints:
             if mark is None:
                 self._save(self._state)
             elif newest is None:
-                newest = mark, saved.read(self.directory, mark, checked=True)
+                newest = mark, saved.read(self.directory, mark, checked=True, allow_pickle=self._allow_pickle)
         if newest is None:
             return False
         ledger_of(self._state).adopt(self._state, newest[1])
         return True
 
-    def _newest(self) -> Optional[Tuple[saved.Mark, Snapshot]]:
+    def _newest(self) -> Optional[Tuple[Mark, Snapshot]]:
         """The newest checkpoint that is whole."""
-        if place.rank() == 0:
-            saved.sweep(self.directory, _now())
-        tried: Set[saved.Mark] = set()
+        self._sweep()
         while True:
-            untried = [mark for mark in saved.marks(self.directory) if mark not in tried]  # a writer may be at work
-            if not untried:
+            mark = next((mark for mark in saved.marks(self.directory) if mark not in self._damaged), None)
+            if mark is None:
                 return None
-            tried.add(untried[0])
-            try:
-                return untried[0], saved.read(self.directory, untried[0])
-            except saved.Damaged as error:
-                _say(f"the checkpoint {untried[0]} is passed over: {error}")
+            snapshot = self._read(mark)
+            if snapshot is not None:
+                return mark, snapshot
+
+    def _read(self, mark: Mark) -> Optional[Snapshot]:
+        try:
+            return saved.read(self.directory, mark, allow_pickle=self._allow_pickle)
+        except saved.Damaged as error:
+            self._damaged.add(mark)
+            _say(f"the checkpoint {mark} is passed over: {error}")
+            return None
+
+    def _sweep(self) -> None:
+        if place.rank() == 0:
+            saved.sweep(self.directory, self._now())
+
+    def _now(self) -> Tuple[int, int]:
+        epoch, round_number = place.epoch_and_round()
+        return ledger_of(self._state).base + epoch, round_number
 
     def flush(self, timeout: Optional[float] = None) -> bool:
         """Waits until what was due is on disk; False: not in time."""
@@ -121,16 +162,29 @@ class Checkpoints:
 
     def _save(self, state: State) -> None:
         self._last = time.monotonic()
-        names, mark = sharded.names_in(state), saved.Mark(*_now(), ledger_of(state).commits)
+        names, ledger = sharded.names_in(state), ledger_of(state)
+        mark = ledger.mark if ledger.commits else Mark(*self._now(), 0)
         if names and self._seconds:
             raise UsageError(
                 "elastic.checkpoint: the ranks' clocks differ, and sharded parts are written by all ranks together; "
                 f"give every= a number of commits, not a time, for {', '.join(names)}"
             )
+        if not self._checked and (names or place.rank() == 0):
+            self._checked = True
+            _check_readable(ledger.snapshot(state), names)
         if names:
-            self._writer.write(mark, ledger_of(state).snapshot(state), state, names)
+            self._writer.write(mark, ledger.snapshot(state), state, names)
         elif place.rank() == 0:
             self._writer.offer(state, mark)
+
+
+class _Pending(NamedTuple):
+    """What is to be written next."""
+
+    mark: Mark
+    snapshot: Snapshot
+    history: Commits
+    hold: contextlib.ExitStack
 
 
 class Writer:
@@ -139,31 +193,32 @@ class Writer:
     def __init__(self, directory: Path, keep: int) -> None:
         self._directory, self._keep = directory, keep
         self._changed = threading.Condition()
-        self._pending: Optional[Tuple[saved.Mark, Snapshot, contextlib.ExitStack]] = None
+        self._pending: Optional[_Pending] = None
         self._busy = False
-        self._newest: Optional[saved.Mark] = None
+        self._newest: Optional[Mark] = None
         self._thread: Optional[threading.Thread] = None
         self._complained = ""
         self._pid = os.getpid()
 
-    def offer(self, state: State, mark: saved.Mark) -> None:
+    def offer(self, state: State, mark: Mark) -> None:
         """Takes the State's last commit; never waits for the disk."""
         if mark == self._newest:
             return
         self._newest = mark
         hold = contextlib.ExitStack()
-        snapshot = hold.enter_context(ledger_of(state).hold(state))
+        ledger = ledger_of(state)
+        snapshot = hold.enter_context(ledger.history.hold(ledger.snapshot(state)))
         with self._changed:
             if self._pending is not None:
-                self._pending[2].close()
-            self._pending = (mark, snapshot, hold)
+                self._pending.hold.close()
+            self._pending = _Pending(mark, snapshot, ledger.history, hold)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="petctl-checkpoint", daemon=True)
                 self._thread.start()
                 atexit.register(self.flush, _LAST_PATIENCE)
             self._changed.notify_all()
 
-    def write(self, mark: saved.Mark, snapshot: Snapshot, state: State, names: List[str]) -> None:
+    def write(self, mark: Mark, snapshot: Snapshot, state: State, names: List[str]) -> None:
         """Writes now, together with all other ranks."""
         try:
             sharded.save(self._directory, mark, snapshot, state, names)
@@ -187,26 +242,28 @@ class Writer:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: self._pending is not None)
                 assert self._pending is not None
-                (mark, snapshot, hold), self._pending, self._busy = self._pending, None, True
-            with hold:
-                self._write(mark, snapshot)
-            del snapshot, hold
+                pending, self._pending, self._busy = self._pending, None, True
+            with pending.hold:
+                self._write(pending)
+            del pending
 
-    def _write(self, mark: saved.Mark, snapshot: Snapshot) -> None:
+    def _write(self, pending: _Pending) -> None:
+        mark = pending.mark
         try:
-            saved.write(self._directory, mark, snapshot)
-            self._tidy(mark)
+            if pending.history.settle(pending.snapshot):  # else it was cut off, and never became a commit
+                saved.write(self._directory, mark, pending.snapshot)
+                self._tidy(mark)
         except Exception as error:  # training is worth more than any one checkpoint
             self._newest = None  # so that the same commit may be offered again
             self._complain(mark, error)
 
-    def _tidy(self, mark: saved.Mark) -> None:
+    def _tidy(self, mark: Mark) -> None:
         self._complained = ""
         if place.rank() == 0:
-            saved.prune(self._directory, self._keep)
+            saved.prune(self._directory, self._keep, mark)
             saved.sweep(self._directory, (mark.epoch, mark.round - 1))
 
-    def _complain(self, mark: saved.Mark, error: BaseException) -> None:
+    def _complain(self, mark: Mark, error: BaseException) -> None:
         if str(error) != self._complained:
             self._complained = str(error)
             _say(f"the checkpoint {mark} was not written: {error}. Training goes on, the next one is tried again")
@@ -224,10 +281,17 @@ def _interval(every: Union[int, str]) -> Tuple[int, float]:
     return 0, float(match.group(1)) * _SECONDS[match.group(2)]
 
 
-def _now() -> Tuple[int, int]:
-    """(epoch, round) of this worker; torchrun's restarts count as rounds."""
-    epoch = int(os.environ.get("PETCTL_EPOCH") or 0)
-    return epoch, place.round_number() or int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
+def _check_readable(snapshot: Snapshot, sharded_names: List[str]) -> None:
+    """A checkpoint that could not be loaded is refused when the first one is due, not when it is needed."""
+    for name, copy in snapshot.copies.items():
+        try:
+            if name not in sharded_names and copy.skeleton:
+                pickles.check(copy.skeleton)
+        except pickles.Untrusted as error:
+            raise UsageError(
+                f"elastic.checkpoint: part {name!r} is more than plain values: {error}. To load that could run code; "
+                "give elastic.checkpoint(..., allow_pickle=True) if you trust whoever can write to the directory"
+            ) from None
 
 
 def _say(sentence: str) -> None:

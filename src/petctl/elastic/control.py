@@ -54,6 +54,8 @@ class Control:
     def _renew(self) -> None:
         self._park: Optional[Dict[str, Any]] = None
         self._cut = False
+        self._back = False
+        self._releasing: Optional[threading.Thread] = None
         self._training = False
         self._commits = 0
         self._promised: Optional[int] = None
@@ -68,6 +70,7 @@ class Control:
             self._training = True
             self._commits, self._store, self._rank, self._world = commits, store, rank, world
             self._changed.notify_all()
+        self._channel.send("progress", time=time.time())  # from here on this round loses no time any more
 
     def arriving(self) -> None:
         """Before a commit: what came out of a collective that was cut must not be committed."""
@@ -101,8 +104,17 @@ class Control:
         with self._changed:
             return self._changed.wait_for(lambda: self._park is not None, seconds)
 
+    def returned(self) -> None:
+        """No collective is under way here any more: nothing needs to be brought back, and groups can be freed."""
+        with self._changed:
+            self._back = True
+            self._changed.notify_all()
+            releasing = self._releasing
+        if releasing is not None:
+            releasing.join()
+
     def rest(self) -> None:
-        """No collective is under way here any more: tells the agent."""
+        """This worker is ready for its next place: tells the agent."""
         with self._changed:
             self._resting = True
             self._channel.send("parked", round=self._round)
@@ -153,20 +165,24 @@ class Control:
 
     def _cut_off(self) -> None:
         with self._changed:
-            if self._over or self._resting:
+            if self._over or self._back:
                 return
             self._cut = True
             self._changed.notify_all()
             round_number = self._round
+        self._channel.send("aborting", round=round_number)
         self._groups.cut()
-        threading.Thread(target=self._bring_back, args=(round_number,), name="petctl-release", daemon=True).start()
+        self._channel.send("aborted", round=round_number)
+        with self._changed:
+            if not self._back and self._releasing is None:
+                self._releasing = threading.Thread(target=self._bring_back, name="petctl-release", daemon=True)
+                self._releasing.start()
 
-    def _bring_back(self, round_number: int) -> None:
-        """A cut connection ends most waits at once; the others are ended here, until the worker rests."""
+    def _bring_back(self) -> None:
+        """A cut connection ends most waits at once; the others are ended here, until the main thread is back."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._resting or self._over or self._round != round_number, SOON)
-                if self._resting or self._over or self._round != round_number:
+                if self._changed.wait_for(lambda: self._back or self._over, SOON):
                     return
             self._groups.release()
 

@@ -11,12 +11,14 @@ When to join, cut or leave is the runner's business.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from datetime import timedelta
-from typing import Any, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 from petctl.elastic import place
+from petctl.elastic.commits import CutOff
 from petctl.elastic.connections import Connections
 from petctl.elastic.gloo import Waits, let_go
 from petctl.errors import UsageError
@@ -24,13 +26,24 @@ from petctl.errors import UsageError
 CREATE = "_new_process_group_helper"  # what torch makes every group with, the user's own included
 # The watchdog of NCCL ends the process when a peer is lost; here the agent says what happens then.
 WATCHDOG = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+# That watchdog sleeps after an error for four times as many milliseconds (for dumps of its flight recorder): a minute
+# by default, in which the aborted group cannot be freed.
+DUMP_WAIT = "TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC"
+# A second thread looks once a second whether there is something to dump, which there is after any error; then it sleeps
+# for eight minutes, and the aborted group cannot be freed. Without dumps it waits in a way that freeing ends.
+DUMPS = "TORCH_NCCL_DUMP_ON_TIMEOUT"
+WAIT_FOR_RANKS = timedelta(minutes=30)  # as torch waits for the members of a group
+GLOO_PLACE = re.compile(r"(?:\w+: )?\[[^\]]*\bgloo/[^\]]*:\d+\]")
 
 
 class Groups:
     """What connects this worker with the others of its round."""
 
-    def __init__(self, backend: Optional[str], timeout: Optional[float]) -> None:
-        self._backend = backend
+    def __init__(
+        self, backend: Optional[str], timeout: Optional[float], before_cut: Callable[[], None], number: int = 1
+    ) -> None:
+        self._backend, self._number = backend, number  # which call of elastic.run it is, of those in this process
+        self._before_cut = before_cut  # the last moment in which what comes out of a collective can be trusted
         self._timeout = timedelta(seconds=timeout) if timeout else None
         self._connections = Connections()
         self._waits = Waits()
@@ -62,12 +75,17 @@ class Groups:
             distributed.init_process_group(self._chosen_backend(), store=store, rank=0, world_size=1, **named)
             return None
         os.environ[WATCHDOG] = "0"
+        os.environ.setdefault(DUMP_WAIT, "1")
+        os.environ.setdefault(DUMPS, "0")
         self._watch_creation()
         with self._connections.watching():
             self._store = self._open_store(distributed)
-            agreements = self._store.clone()
+            agreements = distributed.PrefixStore(f"run-{self._number}", self._store.clone())
         rank, world = place.rank(), place.world_size()
-        distributed.init_process_group(self._chosen_backend(), store=self._store, rank=rank, world_size=world, **named)
+        if world > 1 and _round_store is not None:
+            _round_store.check_same_run(self._store, self._number, world)
+        own = distributed.PrefixStore(f"run-{self._number}", self._store)
+        distributed.init_process_group(self._chosen_backend(), store=own, rank=rank, world_size=world, **named)
         return agreements
 
     @property
@@ -114,7 +132,7 @@ class Groups:
         """Leaves torch as it was found."""
         self.leave(broken)
         let_go()
-        self._store = self._server = self._hosted = None
+        self._store = self._server = self._hosted = None  # the round's own stays for the next elastic.run
         if self._original is not None:
             setattr(sys.modules["torch.distributed.distributed_c10d"], CREATE, self._original)
             self._original = None
@@ -123,6 +141,7 @@ class Groups:
 
     def cut(self) -> None:
         """Brings back a main thread that waits in a collective, with an error; all groups at once."""
+        self._before_cut()
         self._connections.cut()
         distributed = _distributed()
         with self._aborting:  # the main thread may do the same after an error of its own
@@ -144,11 +163,17 @@ class Groups:
     def _open_store(self, distributed: Any) -> Any:
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         self._server, self._hosted = self._hosted, None
+        global _round_store
         chief = place.rank() == 0
+        if _round_store is not None and _round_store.round == place.epoch_and_round():
+            return _round_store.store.clone()
         if chief and self._server is not None and self._server.port == port:
-            return self._server.clone()  # a connection made while they are watched
-        named = {} if self._timeout is None else {"timeout": self._timeout}
-        return distributed.TCPStore(address, port, None, chief, wait_for_workers=False, **named)
+            store = self._server.clone()  # a connection made while they are watched
+        else:
+            store = distributed.TCPStore(address, port, None, chief, wait_for_workers=False)
+        store.set_timeout(self._timeout or WAIT_FOR_RANKS)
+        _round_store = _RoundStore(store, self._server)
+        return store
 
     def _watch_creation(self) -> None:
         """From now on the connections of every new group are known, the user's own groups included."""
@@ -165,17 +190,50 @@ class Groups:
         setattr(module, CREATE, create)
 
 
+class _RoundStore:
+    """The store of the round that this process is in: a second elastic.run in the same round finds it again.
+
+    To close it and open it again at the same port would cut off peers that are already in their second one.
+    """
+
+    def __init__(self, store: Any, server: Any) -> None:
+        self.round = place.epoch_and_round()
+        self.store, self.server = store, server  # the server stays open as long as this
+        self._met = 0
+
+    def check_same_run(self, store: Any, number: int, world: int) -> None:
+        """Raises where ranks are in different calls of elastic.run: their collectives would not fit together.
+
+        The sums of the numbers and of their squares tell whether all are equal, at a cost that does not grow with the
+        ranks. `store` is the caller's connection: one that can be cut while it waits.
+        """
+        self._met += 1
+        key = f"petctl/meet-{self._met}"
+        store.add(f"{key}/sum", number)
+        store.add(f"{key}/squares", number * number)
+        if store.add(f"{key}/arrived", 1) == world:
+            total, squares = store.add(f"{key}/sum", 0), store.add(f"{key}/squares", 0)
+            store.set(f"{key}/same", "yes" if world * squares == total * total else "no")
+        if store.get(f"{key}/same") != b"yes":
+            raise RuntimeError(
+                f"this rank is in call {number} of elastic.run, others are in another one: a rank that joins later "
+                "cannot take part in what the others have ended. All ranks begin again, from their checkpoints"
+            )
+
+
+_round_store: Optional[_RoundStore] = None
+
+
 def is_about_peers(error: BaseException) -> bool:
     """Whether an error can come from the loss of a peer rather than from the script itself."""
     distributed = _distributed()
-    return distributed is not None and any(_names_peers(link, distributed) for link in _chain(error))
+    return distributed is not None and any(_is_torchs(link, distributed) for link in _chain(error))
 
 
-def _names_peers(error: BaseException, distributed: Any) -> bool:
-    if isinstance(error, getattr(distributed, "DistError", ())):
-        return True
-    text = str(error)
-    return isinstance(error, RuntimeError) and any(sign in text for sign in ("gloo", "Gloo", "NCCL", "Connection "))
+def _is_torchs(error: BaseException, distributed: Any) -> bool:
+    """torch's own classes, and gloo's errors, which have none but begin with their place in gloo's sources."""
+    known = (getattr(distributed, "DistError", ()), CutOff)
+    return isinstance(error, known) or (type(error) is RuntimeError and GLOO_PLACE.match(str(error)) is not None)
 
 
 def _chain(error: Optional[BaseException]) -> Iterator[BaseException]:

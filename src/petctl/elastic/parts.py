@@ -6,7 +6,8 @@ the same part uses again: then a copy costs what moving the bytes costs. Sharded
 are not copied: this process has only a piece of them, and what others had is gone with them. They come back from a
 checkpoint.
 
-It knows nothing of commits, ranks or groups.
+Copies of what lies on a GPU are only queued when a call returns; `record_events` tells when they are made. It knows
+nothing of commits, ranks or groups.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import io
 import pickle
 import sys
 from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from typing import Any, Iterable, List, Optional, Set
 
+from petctl.elastic.kinds import is_module, is_sharded, is_tensor
 from petctl.errors import UsageError
 
 
@@ -36,7 +38,7 @@ def take(name: str, part: Any, into: Optional[Copy] = None) -> Copy:
     """Copies a part, into the buffers of an older copy where they fit."""
     tensors: List[Any] = []
     skeleton = _skeleton(name, part.state_dict() if _keeps_state(part) else part, tensors)
-    if any(_is_sharded(tensor) for tensor in tensors):
+    if any(is_sharded(tensor) for tensor in tensors):
         return Copy(b"")
     if not tensors:
         return Copy(skeleton)
@@ -49,16 +51,34 @@ def take(name: str, part: Any, into: Optional[Copy] = None) -> Copy:
     return Copy(skeleton, buffers)
 
 
+def record_events(copies: Iterable[Copy]) -> List[Any]:
+    """Events that are done when the copies are: one for each device whose queue they are in."""
+    torch = sys.modules.get("torch")
+    return [torch.cuda.current_stream(device).record_event() for device in _devices(copies)] if torch else []
+
+
+def wait_for_devices(copies: Iterable[Copy]) -> None:
+    """Waits until nothing is under way on the devices of these copies, on any stream."""
+    for device in _devices(copies):
+        sys.modules["torch"].cuda.synchronize(device)
+
+
+def _devices(copies: Iterable[Copy]) -> Set[Any]:
+    return {tensor.device for copy in copies for tensor in copy.tensors if tensor.is_cuda}
+
+
 def restore(part: Any, copy: Copy) -> Any:
     """The part with the values of the copy: the same object, or for a plain value a new one. The copy stays whole."""
     if copy.sharded:
         return part
     # A module copies what it loads. Others may keep the very tensors they are given, and would train on our copy.
-    own = copy.tensors if _is_module(part) else [tensor.clone() for tensor in copy.tensors]
+    own = copy.tensors if is_module(part) else [tensor.clone() for tensor in copy.tensors]
     value = _Loader(copy.skeleton, own).load()
     if not _keeps_state(part):
-        return value.to(part.device) if _is_tensor(part) and _is_tensor(value) else value
+        return value.to(part.device) if is_tensor(part) and is_tensor(value) else value
     part.load_state_dict(value)
+    if isinstance(getattr(part, "_per_optimizer_states", None), dict):
+        part._per_optimizer_states.clear()  # a GradScaler that was cut off after unscale_ would refuse the next one
     return part
 
 
@@ -69,21 +89,6 @@ def value(copy: Copy) -> Any:
 
 def _keeps_state(part: Any) -> bool:
     return hasattr(part, "state_dict") and hasattr(part, "load_state_dict")
-
-
-def _is_tensor(part: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(part, torch.Tensor)
-
-
-def _is_module(part: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(part, torch.nn.Module)
-
-
-def _is_sharded(tensor: Any) -> bool:
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(tensor, module.DTensor)
 
 
 def _alike(tensors: List[Any], buffers: List[Any]) -> bool:

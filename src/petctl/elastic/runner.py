@@ -10,6 +10,7 @@ group.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import traceback
@@ -22,6 +23,7 @@ from petctl.elastic.state import State, ledger_of
 from petctl.elastic.wrappers import Wrappers
 
 Result = TypeVar("Result")
+_calls = itertools.count(1)  # of `run` in this process
 HEARTBEAT_LIMIT = "PETCTL_HEARTBEAT_LIMIT"  # seconds after which the agents' side takes a silent node for lost
 
 
@@ -39,7 +41,8 @@ def run(
     rank when the State comes from a round with another number of ranks, before train is entered: the place to scale
     the learning rate.
     """
-    training = _Training(train, state, Groups(backend, timeout), on_resize)
+    groups = Groups(backend, timeout, ledger_of(state).history.freeze, next(_calls))
+    training = _Training(train, state, groups, on_resize)
     try:
         result: Result = training.run()
         return result
@@ -73,8 +76,7 @@ class _Training:
             try:
                 return self._round()
             except Parked as parked:
-                rollback = parked.rollback
-                self._end_round(parked)
+                rollback = self._end_round(parked)
             except Exception as error:
                 rollback = True
                 self._groups.leave(broken=True)
@@ -85,12 +87,13 @@ class _Training:
 
     def _round(self) -> Any:
         control = self._control
+        self._ledger.history.thaw()
         if control is not None:
             control.arriving()
         store = self._groups.join(under_petctl=control is not None)
         if self._groups.joined:
             self._wrappers.watch()
-            spread.equalize(self._state)
+        spread.equalize(self._state, self._groups.joined)
         before, now = self._ledger.world, place.world_size()
         if self._on_resize is not None and before not in (0, now):
             self._on_resize(before, now)
@@ -99,13 +102,15 @@ class _Training:
             control.begin(self._ledger.commits, store, place.rank(), now)
         result = self._train(self._state)
         self._groups.barrier()
+        self._ledger.history.check()  # an aborted barrier of NCCL returns as if all had come
         self._failed = False
         return result
 
-    def _end_round(self, parked: Parked) -> None:
-        """Leaves the groups, together with the others where that was agreed on."""
+    def _end_round(self, parked: Parked) -> bool:
+        """Leaves the groups, together with the others where that was agreed on; True: something must be undone."""
         traceback.clear_frames(parked.__traceback__)
         assert self._control is not None
+        self._ledger.history.wait()
         broken = parked.rollback or self._control.cut_off
         if not broken:
             try:
@@ -115,15 +120,18 @@ class _Training:
             except RuntimeError as error:
                 if not is_about_peers(error):
                     raise
-                broken = True  # a peer was lost here; this rank stands at its commit all the same
+                broken = True  # a peer was lost here; this rank stands at its commit, if that was made in time
         self._groups.leave(broken)
+        return parked.rollback or not self._ledger.is_committed()
 
     def _rest(self, control: Control, rollback: bool) -> None:
-        control.rest()
-        if rollback:
-            self._ledger.rollback(self._state)
+        """Waits for the next place. All is done before the agent hears of it: what it measures is what a loss costs."""
+        control.returned()
         self._wrappers.drop()
         self._groups.bury()
+        if rollback:
+            self._ledger.rollback(self._state)
+        control.rest()
         _take_place(control.next_place())
 
     def close(self) -> None:

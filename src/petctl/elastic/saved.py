@@ -23,10 +23,11 @@ import secrets
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Optional, Tuple
 
-from petctl.elastic import parts
-from petctl.elastic.state import Snapshot
+from petctl.elastic import parts, pickles, place
+from petctl.elastic.commits import Mark, Snapshot
+from petctl.errors import UsageError
 
 MANIFEST = "manifest.json"
 _VERSION = 1
@@ -36,19 +37,12 @@ _SHARD = ".distcp"  # as torch.distributed.checkpoint calls its files; all toget
 _BLOCK = 1 << 20
 
 
-class Mark(NamedTuple):
-    """Which checkpoint: the higher one is the newer one."""
-
-    epoch: int
-    round: int
-    step: int
-
-    def __str__(self) -> str:
-        return f"epoch-{self.epoch}-round-{self.round}-step-{self.step}"
-
-
 class Damaged(Exception):
     """A checkpoint that is not what its manifest says."""
+
+
+class Superseded(OSError):
+    """A newer round has written here already: this worker was cut off, and what it writes is nobody's."""
 
 
 def marks(directory: Path) -> List[Mark]:
@@ -64,6 +58,7 @@ def write(
     write_sharded: Optional[Callable[[Path], None]] = None,
 ) -> None:
     """Makes one checkpoint, durable when it returns; others write the `sharded` parts. OSError: it cannot be."""
+    _check_is_newest(directory, mark)
     with _unfinished(directory, mark) as path:
         names: Dict[str, str] = {}
         for number, (name, copy) in enumerate(sorted(snapshot.copies.items())):
@@ -82,8 +77,10 @@ def _finish(path: Path, mark: Mark, snapshot: Snapshot, names: Dict[str, str], s
         "petctl_checkpoint": _VERSION,
         "epoch": mark.epoch,
         "round": mark.round,
-        "step": snapshot.commits,
+        "step": snapshot.mark.step,
         "world": snapshot.world,
+        "job": place.job(),
+        "base": snapshot.base,
         "parts": names,
         "sharded": sharded,
         "files": files,
@@ -98,26 +95,55 @@ def _finish(path: Path, mark: Mark, snapshot: Snapshot, names: Dict[str, str], s
 def _publish(path: Path, directory: Path, mark: Mark) -> None:
     """Gives a finished checkpoint its name."""
     final = directory / str(mark)
+    _check_is_newest(directory, mark)
     if final.is_dir():
         return  # the same commit of the same round: the same values
     path.rename(final)
     _sync_directory(directory)
 
 
-def read(directory: Path, mark: Mark, checked: bool = False) -> Snapshot:
+def _check_is_newest(directory: Path, mark: Mark) -> None:
+    newer = [other for other in marks(directory) if other[:2] > mark[:2]]
+    if newer:
+        raise Superseded(f"round {newer[0].round} (epoch {newer[0].epoch}) has written {newer[0]} already")
+
+
+def read(directory: Path, mark: Mark, checked: bool = False, allow_pickle: bool = False) -> Snapshot:
     """The parts of one checkpoint, but for the values of sharded ones; Damaged when it is not whole.
 
-    `checked`: somebody has looked at its files already.
+    `checked`: its files were compared with the manifest already. `allow_pickle`: whatever it holds is trusted.
     """
     path = directory / str(mark)
     manifest = _manifest(path) if checked else check(path)
     copies = {name: parts.Copy(b"") for name in manifest["sharded"]}
     for name, file in manifest["parts"].items():
         try:
-            copies[name] = parts.take(name, _read_part(path / file))
+            copies[name] = parts.take(name, _read_part(path / file, allow_pickle))
         except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, RuntimeError) as error:
             raise Damaged(f"{file} cannot be read: {error}") from None
-    return Snapshot(int(manifest["step"]), int(manifest["world"]), copies)
+    return Snapshot(mark, int(manifest["world"]), copies, base(directory))
+
+
+def base(directory: Path) -> int:
+    """The epoch that this job counts from, so that its checkpoints are newer than all that an earlier job has left."""
+    earlier = [0]
+    for mark in marks(directory):
+        try:
+            manifest = _manifest(directory / str(mark))
+            if manifest.get("job") == place.job():
+                return int(manifest["base"])
+        except (Damaged, KeyError, ValueError):
+            pass
+        earlier.append(mark.epoch)
+    return max(earlier)
+
+
+def is_sharded(directory: Path, mark: Mark) -> bool:
+    """Whether all ranks are needed to load it; False also where it cannot be told."""
+    try:
+        return bool(_manifest(directory / str(mark))["sharded"])
+    except (Damaged, KeyError):
+        return False
 
 
 def check(path: Path) -> Dict[str, Any]:
@@ -142,9 +168,11 @@ def _manifest(path: Path) -> Dict[str, Any]:
     return manifest
 
 
-def prune(directory: Path, keep: int) -> None:
-    """Removes all but the newest `keep`."""
+def prune(directory: Path, keep: int, own: Mark) -> None:
+    """Removes all but the newest `keep`, and none that is newer or further than `own`."""
     for mark in marks(directory)[keep:]:
+        if mark > own or mark.step > own.step:
+            continue
         doomed = directory / f".writing-{mark}-{secrets.token_hex(4)}"
         try:
             (directory / str(mark)).rename(doomed)  # half removed it must not look whole
@@ -184,16 +212,22 @@ def _write_part(path: Path, stem: str, copy: parts.Copy) -> str:
     return name
 
 
-def _read_part(path: Path) -> Any:
-    if path.suffix != ".pt":
-        with open(path, "rb") as file:
-            return pickle.load(file)
-    import torch
-
+def _read_part(path: Path, allow_pickle: bool) -> Any:
+    """The value of one file; UsageError where reading it would run code that nobody has allowed."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:  # a state_dict with classes of its own beside the tensors
-        return torch.load(path, map_location="cpu", weights_only=False)
+        if path.suffix != ".pt":
+            with open(path, "rb") as file:
+                return pickle.load(file) if allow_pickle else pickles.load(file)
+        import torch
+
+        return torch.load(path, map_location="cpu", weights_only=not allow_pickle)
+    except pickle.UnpicklingError as error:
+        if allow_pickle:
+            raise
+        raise UsageError(
+            f"elastic.checkpoint: {path} is not loaded, because that could run code: {str(error).splitlines()[0]} "
+            "If you trust whoever can write there, give elastic.checkpoint(..., allow_pickle=True)"
+        ) from None
 
 
 def _measure(path: Path, sync: bool = True) -> Dict[str, Any]:

@@ -13,24 +13,22 @@ written from the live parameters.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from petctl.elastic import saved
-from petctl.elastic.state import Snapshot, State
+from petctl.elastic.commits import Mark, Snapshot
+from petctl.elastic.kinds import is_module, is_sharded, parameters_of
+from petctl.elastic.state import State, ledger_of
 from petctl.errors import UsageError
 
 
 def names_in(state: State) -> List[str]:
     """The parts of a State that are sharded."""
-    module = sys.modules.get("torch.distributed.tensor")
-    if module is None:
-        return []
-    return [name for name, part in vars(state).items() if any(isinstance(p, module.DTensor) for p in _parameters(part))]
+    return [name for name, part in vars(state).items() if any(map(is_sharded, parameters_of(part)))]
 
 
-def save(directory: Path, mark: saved.Mark, snapshot: Snapshot, state: State, names: List[str]) -> None:
+def save(directory: Path, mark: Mark, snapshot: Snapshot, state: State, names: List[str]) -> None:
     """Writes one checkpoint, all ranks together. OSError on every rank when rank 0 could not begin it."""
     import torch.distributed as distributed
     import torch.distributed.checkpoint as dcp
@@ -42,6 +40,7 @@ def save(directory: Path, mark: saved.Mark, snapshot: Snapshot, state: State, na
         distributed.broadcast_object_list(told, 0)
         if told[0] is not None:
             dcp.save(_values(state, names), checkpoint_id=told[0])
+            ledger_of(state).history.check()
 
     if distributed.get_rank() != 0:
         together(None)
@@ -53,7 +52,7 @@ def save(directory: Path, mark: saved.Mark, snapshot: Snapshot, state: State, na
             together(None)  # the others wait for a word
 
 
-def load(directory: Path, mark: Optional[saved.Mark], state: State, names: List[str]) -> Optional[saved.Mark]:
+def load(directory: Path, mark: Optional[Mark], state: State, names: List[str]) -> Optional[Mark]:
     """Gives the parts the values of the checkpoint that rank 0 has chosen, all ranks together; None: there is none."""
     import torch.distributed as distributed
     import torch.distributed.checkpoint as dcp
@@ -75,7 +74,7 @@ def _values(state: State, names: List[str]) -> Dict[str, Any]:
     found: Dict[str, Any] = {}
     for name in names:
         part = vars(state)[name]
-        if _is_module(part):
+        if is_module(part):
             found[name] = words.get_model_state_dict(part)
         else:
             found[name] = words.get_optimizer_state_dict(_model_of(state, name), part)
@@ -87,7 +86,7 @@ def _give(state: State, values: Dict[str, Any]) -> None:
 
     for name, value in values.items():
         part = vars(state)[name]
-        if _is_module(part):
+        if is_module(part):
             words.set_model_state_dict(part, value)
         else:
             words.set_optimizer_state_dict(_model_of(state, name), part, value)
@@ -95,20 +94,8 @@ def _give(state: State, values: Dict[str, Any]) -> None:
 
 def _model_of(state: State, optimizer: str) -> Any:
     """The model whose parameters an optimiser has."""
-    own = {id(parameter) for parameter in _parameters(vars(state)[optimizer])}
+    own = {id(parameter) for parameter in parameters_of(vars(state)[optimizer])}
     for part in vars(state).values():
-        if _is_module(part) and own <= {id(parameter) for parameter in _parameters(part)}:
+        if is_module(part) and own <= {id(parameter) for parameter in parameters_of(part)}:
             return part
     raise UsageError(f"elastic.checkpoint: the State has no model with the parameters of its part {optimizer!r}")
-
-
-def _parameters(part: Any) -> List[Any]:
-    if _is_module(part):
-        return list(part.parameters())
-    groups = getattr(part, "param_groups", None)
-    return [parameter for group in groups for parameter in group["params"]] if isinstance(groups, list) else []
-
-
-def _is_module(part: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(part, torch.nn.Module)

@@ -1,63 +1,108 @@
-"""Brings every rank of a new round to the State of the most advanced one, by broadcast over the new group.
+"""Brings every rank of a new round to the newest State there is, by broadcast over the new group.
 
-A small exchange tells who is how far. When all are equally far nothing moves. Otherwise the first of the most
-advanced sends its last commit: the skeletons in one message, then the tensors as a stream of bytes in buckets. Ranks
-that need nothing take part too (a broadcast is the whole group's) and drop what they hear. A rank's own State changes
-only when all has arrived.
+A small exchange tells which commit each rank has, and which checkpoint it sees. The newest wins: by (epoch, round,
+step), so that a rank which trained on while it was cut off overrides nobody. If that is a checkpoint, a rank that sees
+it loads it first: all ranks that were further may be lost, while those that are left stood by. When all have the same
+commit nothing moves. Otherwise the first that has the newest sends it: the skeletons in one message, then the tensors
+as a stream of bytes in buckets. Ranks that need nothing take part too (a broadcast is the whole group's) and drop what
+they hear. A rank's own State changes only when all has arrived.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterator, List, Optional
+from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 
-from petctl.elastic.parts import Copy
-from petctl.elastic.state import Snapshot, State, ledger_of
+from petctl.elastic import randomness
+from petctl.elastic.commits import Mark, Snapshot
+from petctl.elastic.parts import Copy, record_events
+from petctl.elastic.state import State, ledger_of
 
 BUCKET = 32 << 20
+NOTHING = Mark(0, 0, 0)
 
 
-def equalize(state: State) -> None:
-    """After this all ranks have the same State, or an error came from torch.distributed."""
-    torch = sys.modules["torch"]
-    distributed = torch.distributed
-    if distributed.get_world_size() == 1:
-        return
-    device = _device(torch)
+class Offer(NamedTuple):
+    """What one rank could bring into the round."""
+
+    own: Mark
+    saved: Mark  # the newest checkpoint that it sees, where that is newer than its own State
+    base: int
+    generators: int  # a digest of its random generators
+
+
+def equalize(state: State, grouped: bool) -> None:
+    """After this all ranks have the same State, or an error came; ungrouped ranks know of nobody but themselves."""
     ledger = ledger_of(state)
-    own = torch.tensor([ledger.commits], device=device)
-    everybody = [torch.empty_like(own) for _ in range(distributed.get_world_size())]
-    distributed.all_gather(everybody, own)
-    commits = [int(one) for one in everybody]
-    if min(commits) == max(commits):
+    offers = _agree_on_saved(state, grouped)
+    rank = sys.modules["torch"].distributed.get_rank() if grouped else 0
+    ledger.base = max(offer.base for offer in offers)
+    newest = max(offer.own for offer in offers)
+    leading = [offer.generators for offer in offers if offer.own == newest]
+    if len(leading) > 1:
+        ledger.same_numbers = len(set(leading)) == 1
+    if len(leading) == len(offers):
         return
-    source = commits.index(max(commits))
-    sending = distributed.get_rank() == source
-    snapshot = _broadcast(torch, ledger.snapshot(state) if sending else None, source, device)
-    if ledger.commits < max(commits):
-        ledger.adopt(state, snapshot)
+    source = next(number for number, offer in enumerate(offers) if offer.own == newest)
+    torch = sys.modules["torch"]
+    sent = ledger.snapshot(state) if rank == source else None
+    snapshot = _broadcast(torch, sent, ledger.same_numbers, source, _device(torch))
+    if offers[rank].own == newest:
+        return
+    snapshot.events = record_events(snapshot.copies.values())
+    snapshot.whole = None
+    ledger.history.settle(snapshot)
+    ledger.history.check()
+    ledger.adopt(state, snapshot)
+    ledger.same_numbers = snapshot.generators is not None
 
 
-def _broadcast(torch: Any, snapshot: Optional[Snapshot], source: int, device: Any) -> Snapshot:
+def _agree_on_saved(state: State, grouped: bool) -> List[Offer]:
+    """Loads the newest checkpoint on one rank, if no rank's own State is as new; what all have then."""
+    while True:
+        own = _offer(state)
+        offers = _exchange(own) if grouped else [own]
+        ledger_of(state).history.check()
+        rank = sys.modules["torch"].distributed.get_rank() if grouped else 0
+        newest = max(offer.saved for offer in offers)
+        if newest <= max(offer.own for offer in offers):
+            return offers
+        if rank == next(number for number, offer in enumerate(offers) if offer.saved == newest):
+            for witness in ledger_of(state).witnesses:
+                witness.load_saved(state, newest)
+
+
+def _offer(state: State) -> Offer:
+    ledger = ledger_of(state)
+    saved = [mark for mark in (witness.saved(state) for witness in ledger.witnesses) if mark is not None]
+    return Offer(ledger.mark, max([NOTHING, *saved]), ledger.base, randomness.capture().digest())
+
+
+def _exchange(own: Offer) -> List[Offer]:
+    torch = sys.modules["torch"]
+    numbers = torch.tensor([*own.own, *own.saved, own.base, own.generators], device=_device(torch))
+    everybody = [torch.empty_like(numbers) for _ in range(torch.distributed.get_world_size())]
+    torch.distributed.all_gather(everybody, numbers)
+    lists = [one.tolist() for one in everybody]
+    return [Offer(Mark(*one[:3]), Mark(*one[3:6]), one[6], one[7]) for one in lists]
+
+
+def _broadcast(torch: Any, snapshot: Optional[Snapshot], with_generators: bool, source: int, device: Any) -> Snapshot:
     message: List[Any] = [None]
+    filling = snapshot is None
     if snapshot is not None:
-        shapes = {
-            name: (copy.skeleton, [(tuple(t.shape), t.dtype, t.device.type) for t in copy.tensors])
-            for name, copy in snapshot.copies.items()
-        }
-        message = [(snapshot.commits, snapshot.world, shapes)]
+        generators = randomness.capture() if with_generators else None
+        shapes = {name: _shape(copy) for name, copy in snapshot.copies.items()}
+        gradients = _shape(snapshot.gradients) if snapshot.gradients is not None else None
+        message = [(snapshot.mark, snapshot.world, snapshot.base, generators, gradients, shapes)]
     torch.distributed.broadcast_object_list(message, source, device=device)
     if snapshot is None:
-        commits, world, shapes = message[0]
-        copies = {
-            name: Copy(skeleton, [torch.empty(shape, dtype=dtype, device=kind) for shape, dtype, kind in tensors])
-            for name, (skeleton, tensors) in shapes.items()
-        }
-        snapshot = Snapshot(commits, world, copies)
-        filling = True
-    else:
-        filling = False
-    tensors = [tensor for copy in snapshot.copies.values() for tensor in copy.tensors]
+        mark, world, base, generators, gradients, shapes = message[0]
+        copies = {name: _empty(torch, *shape) for name, shape in shapes.items()}
+        gathered = _empty(torch, *gradients) if gradients is not None else None
+        snapshot = Snapshot(mark, world, copies, base, gathered, generators)
+    everything = [snapshot.gradients, *snapshot.copies.values()]
+    tensors = [tensor for copy in everything if copy is not None for tensor in copy.tensors]
     for bucket in _buckets(torch, tensors):
         flat = torch.empty(sum(len(piece) for piece in bucket), dtype=torch.uint8, device=device)
         if not filling:
@@ -66,6 +111,14 @@ def _broadcast(torch: Any, snapshot: Optional[Snapshot], source: int, device: An
         if filling:
             torch._foreach_copy_(bucket, _split(bucket, flat))
     return snapshot
+
+
+def _shape(copy: Copy) -> Tuple[bytes, List[Any]]:
+    return copy.skeleton, [(tuple(tensor.shape), tensor.dtype, tensor.device.type) for tensor in copy.tensors]
+
+
+def _empty(torch: Any, skeleton: bytes, tensors: List[Any]) -> Copy:
+    return Copy(skeleton, [torch.empty(shape, dtype=dtype, device=kind) for shape, dtype, kind in tensors])
 
 
 def _split(bucket: List[Any], flat: Any) -> List[Any]:

@@ -3,18 +3,18 @@
 Every attribute of a State is a part of it, and the user's; what petctl.elastic itself notes about it is in its
 Ledger. All ranks hold the same values at a commit: whoever is behind gets them from the one that is ahead.
 
-It knows no sockets and no groups. Who wants to see each commit is the Ledger's `gate` (the runner's: a commit is
-where a membership change may take place) or one of its `witnesses` (checkpoints).
+The copies that commits make are in `commits.py`. It knows no sockets and no groups. Who wants to see each commit is the
+Ledger's `gate` (the runner's: a commit is where a membership change may take place) or one of its `witnesses`
+(checkpoints).
 """
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, List, Optional
 
-from petctl.elastic import parts
+from petctl.elastic import gradients, parts, place, randomness
+from petctl.elastic.commits import Commits, Mark, Snapshot
+from petctl.elastic.gradients import UsedGradients
 from petctl.errors import UsageError
 
 TYPE_CHECKING = False
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
         def beginning(self, state: State) -> None:
             """The State has no progress yet and is about to train: the time to load an older one."""
 
+        def saved(self, state: State) -> Optional[Mark]:
+            """A commit on disk that is newer than the State, if there is one."""
+
+        def load_saved(self, state: State, mark: Mark) -> None:
+            """Gives the State that commit, or does not offer it again."""
+
         def committed(self, state: State) -> None:
             """A commit has been made."""
 
@@ -40,57 +46,56 @@ if TYPE_CHECKING:
             """All ranks stand at the same commit, the groups still work, and the round is about to end as planned."""
 
 
-@dataclass
-class Snapshot:
-    """All parts at one commit."""
-
-    commits: int
-    world: int  # the number of ranks that the values were made for
-    copies: Dict[str, parts.Copy]
-    readers: int = field(default=0, compare=False)  # above 0: its buffers must not be written
-
-
 class Ledger:
-    """What petctl.elastic knows about a State: how far it is, and how it was at its last commit."""
+    """What petctl.elastic knows about a State: how far it is, and how it was at its last commits."""
 
     def __init__(self) -> None:
-        self.commits = 0
+        self.mark = Mark(0, 0, 0)  # of the last commit
         self.world = 0  # the number of ranks that the values fit; 0: not said yet
+        self.base = 0  # the epoch that this job's epochs count from
         self.keeping = False  # a copy at every commit, for a rollback
         self.gate: Optional[Gate] = None
         self.witnesses: List[Witness] = []
-        self._newest: Optional[Snapshot] = None
-        self._spare: Optional[Snapshot] = None
-        self._lock = threading.Lock()
+        self.history = Commits()
+        self.same_numbers = True  # all ranks draw the same random numbers, as far as is known
+        self._used = UsedGradients()
+
+    @property
+    def commits(self) -> int:
+        return self.mark.step
+
+    def commit(self, state: State) -> None:
+        """Counts one more commit, and copies it where a rollback may need it. An error leaves the last one whole."""
+        epoch, number = place.epoch_and_round()
+        mark = Mark(self.base + epoch, number, self.mark.step + 1)
+        if self.keeping:
+            self._take(state, mark)
+        self.mark = mark
 
     def snapshot(self, state: State) -> Snapshot:
         """The State as of its last commit; a copy is made now if that commit has none yet."""
-        if self._newest is None or self._newest.commits != self.commits:
-            self._take(state)
-        assert self._newest is not None
-        return self._newest
+        newest = self.history.newest
+        if newest is None or newest.mark != self.mark:
+            newest = self._take(state, self.mark)
+        return newest
 
-    @contextlib.contextmanager
-    def hold(self, state: State) -> Iterator[Snapshot]:
-        """The same, for a reader that takes its time: commits go on meanwhile, into other buffers."""
-        snapshot = self.snapshot(state)
-        with self._lock:
-            snapshot.readers += 1
-        try:
-            yield snapshot
-        finally:
-            with self._lock:
-                snapshot.readers -= 1
+    def is_committed(self) -> bool:
+        """Whether the newest commit is whole; waits until that is known."""
+        newest = self.history.newest
+        return newest is None or self.history.settle(newest)
 
     def rollback(self, state: State) -> None:
-        """Gives every part the values of the last commit."""
-        if self._newest is not None:
-            self.adopt(state, self._newest)
+        """Gives every part the values of the last commit that is whole, and this rank its own gradients of then."""
+        snapshot = self.history.last_whole()
+        if snapshot is not None:
+            parts.wait_for_devices(snapshot.copies.values())  # what was cut off may still be running
+            self.adopt(state, snapshot)
 
     def adopt(self, state: State, snapshot: Snapshot) -> None:
         """Makes a snapshot the State's own: its values, its progress and what a rollback goes back to."""
+        own = snapshot is self.history.newest
         strange = set(snapshot.copies) ^ set(vars(state))
-        if self._newest is not snapshot and strange:
+        if not own and strange:
             raise UsageError(
                 f"elastic.State: this one has the parts {', '.join(sorted(vars(state)))}; the one to continue from, of "
                 f"another rank or a checkpoint, {', '.join(sorted(snapshot.copies))}. Make all parts before elastic.run"
@@ -99,16 +104,22 @@ class Ledger:
             vars(state)[name] = parts.restore(vars(state).get(name), copy)
         for name in strange:  # came after the commit
             del vars(state)[name]
-        self.commits, self.world, self._newest = snapshot.commits, snapshot.world, snapshot
+        gradients.restore(vars(state).values(), snapshot.gradients)
+        if snapshot.generators is not None:
+            randomness.restore(snapshot.generators)
+        self.mark, self.world, self.base = snapshot.mark, snapshot.world, snapshot.base
+        if not own:
+            self.history.add(snapshot)
 
-    def _take(self, state: State) -> None:
-        with self._lock:
-            free = [old for old in (self._newest, self._spare) if old is not None and not old.readers]
-        old = free[0].copies if free else {}
-        copies = {name: parts.take(name, part, old.get(name)) for name, part in vars(state).items()}
-        if self._newest is not None and self._newest.readers:
-            self._spare = self._newest
-        self._newest = Snapshot(self.commits, self.world, copies)
+    def _take(self, state: State, mark: Mark) -> Snapshot:
+        old = self.history.retire()
+        buffers = old.copies if old is not None else {}
+        copies = {name: parts.take(name, part, buffers.get(name)) for name, part in vars(state).items()}
+        unused = self._used.take(vars(state).values(), old.gradients if old is not None else None)
+        snapshot = Snapshot(mark, self.world, copies, self.base, unused, randomness.capture())
+        snapshot.events = parts.record_events(copies.values())
+        self.history.add(snapshot)
+        return snapshot
 
 
 class State:
@@ -142,11 +153,10 @@ class State:
     def commit(self) -> None:
         """A step is done: what comes after may be undone, this not. Also the place where planned changes happen."""
         ledger = self._ledger
+        ledger.history.wait()
         if ledger.gate is not None:
             ledger.gate.arriving()
-        ledger.commits += 1
-        if ledger.keeping:
-            ledger.snapshot(self)
+        ledger.commit(self)
         for witness in ledger.witnesses:
             witness.committed(self)
         if ledger.gate is not None:

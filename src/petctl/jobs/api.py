@@ -12,7 +12,7 @@ process.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from os import PathLike
 from pathlib import Path
@@ -106,6 +106,8 @@ class JobHandle:
 
     def scale(self, nodes: int) -> str:
         """Asks for another number of nodes, within the job's bounds; answers with a sentence."""
+        if type(nodes) is not int:
+            raise UsageError(f"a number of nodes is a whole number, not {nodes!r}")
         return self._cluster.scale(self.id, nodes)
 
     def cancel(self, kill: bool = False) -> str:
@@ -129,9 +131,12 @@ class JobHandle:
             raise UsageError("there is no command to run")
         return self._cluster.execute(self.id, list(argv), node)
 
-    def forward(self, port: int, local_port: int = 0, node: str | None = None) -> AbstractContextManager[int]:
-        """A local port that leads to a node's port, for as long as the context lasts."""
-        return self._cluster.forward(self.id, port, local_port, node)
+    def forward(
+        self, port: int, local_port: int = 0, node: str | None = None, tell: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[int]:
+        """A local port that leads to a node's port, for as long as the context lasts. `tell` hears why a connection
+        came to nothing: no program listens there, say."""
+        return self._cluster.forward(self.id, port, local_port, node, tell)
 
     def token(self, path: str | PathLike[str], address: str | None = None) -> None:
         """Writes the join file with which another machine takes part."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from petctl.agent.owner_only import make_private_directory, make_private_file
 from petctl.jobs.status import Status
 
 _SCHEMA = """
@@ -75,7 +76,8 @@ class Registry:
         """Acts on the database; a broken one is thrown away, and no trouble with it ever reaches the user."""
         for _ in range(2):
             try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_directory(self.path.parent)
+                make_private_file(self.path)
                 with closing(sqlite3.connect(self.path, timeout=2.0)) as database:
                     database.execute("PRAGMA journal_mode = WAL")
                     database.executescript(_SCHEMA)

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from petctl.errors import InternalError
+from petctl.supervision.compact import unpack
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "lost"})
 
@@ -37,8 +38,8 @@ class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoundStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One round that ran. `seconds_lost`: from the moment its predecessor was given up until its workers were
-    started."""
+    """One round that ran. `seconds_lost`: from the moment its predecessor was given up until its workers train, where
+    they tell (petctl.elastic, or any progress that is reported); else until they were started."""
 
     number: int
     reason: str
@@ -117,7 +118,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0  # failures allowed
     world_size: int = 0
     nodes: list[NodeStatus] = []
-    rounds: list[RoundStatus] = []
+    rounds: list[RoundStatus] = []  # the last 100 ...
+    rounds_run: int = 0  # ... of so many
+    nodes_lost: int = 0  # without having left
+    seconds_lost: float = 0.0  # in which no round ran, after one did
     progress: ProgressStatus | None = None
     last_failure: ErrorStatus | None = None  # the last that a round ended by, whatever became of the job
     exit_code: int | None = None
@@ -140,8 +144,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def status_from(data: dict[str, Any]) -> Status:
     """A status from a cluster's mapping; fields of newer versions are ignored."""
     try:
-        return msgspec.convert(data, Status)
-    except msgspec.ValidationError as error:
+        return msgspec.convert(unpack(data), Status)
+    except (msgspec.ValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
         name = data.get("id", "a job")
         raise InternalError(f"the status of {name} is damaged ({error}); forget it with: petctl rm {name}") from None
 

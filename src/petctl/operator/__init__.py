@@ -15,7 +15,8 @@
     queue.py        which jobs to look at, and when
     leader.py       of several operators one acts
     run.py          the process; its words are in options.py
-    health.py       how it is, for whoever asks over HTTP
+    rights.py       whether it may do its work
+    health.py       how it is, for whoever asks over HTTP; metrics.py, how its jobs are
     install.py      the operator's own objects; installing.py puts them into a cluster and takes them out again
 
 Everything is decided from the objects alone, each time anew: whoever is killed is replaced by one that goes on.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -43,19 +44,27 @@ from petctl.operator.steps import (
     CreateService,
     Decision,
     Delete,
+    DeleteBudget,
     DeleteJob,
     DeleteService,
+    KeepNodes,
     Prepare,
     Step,
     Tell,
     Told,
 )
 
+_UNKNOWN = re.compile(r'(?:unknown|duplicate) field \\?"([^"\\]+)')  # in what the server says
+_BARE: Object = {"plan": {"pieces": 0, "secrets": {}, "grants": {}}}  # of a record: all that a coordinator's pod needs
 TELL_WITHIN = 10.0  # seconds for a coordinator to answer
 
 
 class Obstacle(PetctlError):
     """Something in the cluster is in the way: somebody else's object, a quota, a policy. People are told."""
+
+
+class Malformed(PetctlError):
+    """The job says what no server understands, so it can never run."""
 
 
 class Done(NamedTuple):
@@ -69,8 +78,8 @@ class Done(NamedTuple):
 class Acting:
     """Does things for any job; safe for threads, one at a time for each job."""
 
-    def __init__(self, api: Api, jobs: Cache, pods: Cache) -> None:
-        self._api, self._jobs, self._pods = api, jobs, pods
+    def __init__(self, api: Api, jobs: Cache, pods: Cache, budgets: Cache) -> None:
+        self._api, self._jobs, self._pods, self._budgets = api, jobs, pods, budgets
 
     def carry_out(self, job: ElasticJob, decision: Decision) -> Done:
         """Does all of it; where no further node can be made, all but that."""
@@ -79,6 +88,8 @@ class Acting:
         record: Object = {}
         for step in decision.steps:
             if isinstance(step, Prepare):
+                if not job.status.get("coordinators"):
+                    self._try_out(job)
                 record = self._prepared(job, step.wanted)
         job = self._write_status(job, decision.status)
         for step in decision.steps:
@@ -133,7 +144,11 @@ class Acting:
         elif isinstance(step, Delete):
             self._delete_pod(step.pod)
         elif isinstance(step, DeleteService):
-            self._delete_service(job)
+            self._delete_own(job, "services")
+        elif isinstance(step, KeepNodes):
+            self._keep_nodes(job, step.least)
+        elif isinstance(step, DeleteBudget):
+            self._delete_own(job, "poddisruptionbudgets")
         elif isinstance(step, DeleteJob):
             with suppress(NoSuchObject, Conflict):
                 self._api.delete(path("elasticjobs", *job.key), uid=job.uid)
@@ -161,6 +176,22 @@ class Acting:
         self._create(job, pods.service(job))
         record: Object = json.loads(kept["data"]["job.json"])
         return record
+
+    def _try_out(self, job: ElasticJob) -> None:
+        """A template is kept as it comes; a word in it that pods do not have would be dropped in silence."""
+        tried = {"template": pods.node_pod(job, 0, 0), "coordinator": pods.coordinator_pod(job, _BARE, 0, True)}
+        for said, pod in tried.items():
+            try:
+                self._api.try_out(path("pods", job.namespace), pod)
+            except Invalid as error:
+                unknown = _UNKNOWN.findall(str(error))
+                if unknown:
+                    words = ", ".join(dict.fromkeys(unknown))
+                    raise Malformed(
+                        f"spec.{said} has what pods do not have: {words}; delete the job and create it anew"
+                    ) from None
+            except KubernetesError:
+                pass  # a quota, or a policy: that is found when the pod is made, and may be another then
 
     def _create(self, job: ElasticJob, manifest: Object) -> Object:
         kind = f"{manifest['kind'].lower()}s"
@@ -191,18 +222,38 @@ class Acting:
             if left.get("kind") == "Pod":
                 self._pods.put(left)
 
-    def _delete_service(self, job: ElasticJob) -> None:
-        place = path("services", job.namespace, object_name(job.id))
+    def _keep_nodes(self, job: ElasticJob, least: int) -> None:
+        """What is in the way, such as somebody else's budget of that name, must not keep the job from training."""
+        try:
+            found = self._create(job, pods.budget(job, least))
+            if found["spec"].get("minAvailable") != least:
+                version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+                place = path("poddisruptionbudgets", job.namespace, found["metadata"]["name"])
+                found = self._api.patch(place, {"metadata": version, "spec": {"minAvailable": least}})
+            self._budgets.put(found)
+        except Obstacle as error:
+            self._announce(job, Announce("Unprotected", f"evictions are not limited: {error}", warning=True))
+
+    def _delete_own(self, job: ElasticJob, kind: str) -> None:
+        """Its Service or its PodDisruptionBudget, which have its name."""
+        place = path(kind, job.namespace, object_name(job.id))
         with suppress(NoSuchObject, Conflict):
             self._api.delete(place, uid=self._claim(self._api.get(place), job)["metadata"]["uid"])
 
     def _tell(self, job: ElasticJob, step: Tell) -> Told:
         """Unreachable: it could not be asked, and should be later."""
+        answer = self._ask(job, "resize", wanted=step.wanted, nodes=list(step.nodes))
+        return Told(step.wanted, step.nodes, tuple(answer["release"]))
+
+    def totals(self, job: ElasticJob) -> Mapping[str, Any]:
+        """What its coordinator has counted so far."""
+        found = self._ask(job, "totals")
+        return found if isinstance(found, Mapping) else {}
+
+    def _ask(self, job: ElasticJob, call: str, **params: Any) -> Any:
         found = Items(self._pods.of(job.uid))
         coordinators = Items(pod for pod in found if pods.role_of(pod) == COORDINATOR)
-        asking = Asking(self._api, job.namespace)
-        answer = asking.ask(job.id, coordinators, "resize", TELL_WITHIN, wanted=step.wanted, nodes=list(step.nodes))
-        return Told(step.wanted, step.nodes, tuple(answer["release"]))
+        return Asking(self._api, job.namespace).ask(job.id, coordinators, call, TELL_WITHIN, **params)
 
     def _announce(self, job: ElasticJob, event: Announce) -> None:
         """Named by what it says and when in the job's life, so that a repetition is the same event."""

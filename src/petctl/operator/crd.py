@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petctl.clusters.kubernetes.elasticjobs import GROUP, KIND, VERSION
+from petctl.clusters.kubernetes.elasticjobs import GROUP, KIND, MOST_NODES, VERSION
 from petctl.operator.schema import (
     ANEW,
     FIXED,
@@ -92,12 +92,16 @@ def _spec() -> Schema:
             "How many nodes the job has now; kubectl scale changes it, where minReplicas and maxReplicas are given. "
             "Left out: as many as there is room for between them.",
             1,
+            MOST_NODES,
         ),
         "minReplicas": integer(
             "The job trains with so many nodes or more; with fewer it waits. Otherwise replicas, or else 1. " + FIXED,
             1,
+            MOST_NODES,
         ),
-        "maxReplicas": integer("It has at most so many. Otherwise replicas, or else minReplicas. " + FIXED, 1),
+        "maxReplicas": integer(
+            "It has at most so many. Otherwise replicas, or else minReplicas. " + FIXED, 1, MOST_NODES
+        ),
         "suspend": {
             **boolean("Whether the job is to rest: it gives up its pods, and begins or goes on when this is false."),
             "default": False,
@@ -142,11 +146,23 @@ def _spec() -> Schema:
             **constant("launcher"),
         },
         "python": {
-            **text("The interpreter of the image that petctl's agent runs under, Python 3.9 or newer. " + FIXED),
+            **text(
+                "The interpreter of the image, or of agentImage, that petctl's agent runs under, Python 3.9 or newer. "
+                + FIXED
+            ),
             "minLength": 1,
             "maxLength": 4096,
             "default": "python3",
             **constant("python"),
+        },
+        "agentImage": {
+            **text(
+                "An image with Python 3.9 or newer for petctl's agent, where the job's own has none: its Python is "
+                "copied into every pod. The coordinator runs in it. " + FIXED
+            ),
+            "maxLength": 4096,
+            "default": "",
+            **constant("agentImage"),
         },
         "warm": {
             **boolean(
@@ -227,6 +243,12 @@ def _status() -> Schema:
             },
         ),
         "wanted": integer("The size that the job's coordinator was told."),
+        "told": integer("The number of the coordinator that was told so."),
+        "absent": {
+            "description": "The nodes that it was told not to wait for, since no machine takes their pods.",
+            "type": "array",
+            "items": integer("The index of one."),
+        },
         "room": mapping(
             "What the cluster has room for, where replicas was left out.",
             {"size": integer("So many nodes."), "since": moment("Since when that is known.")},
@@ -258,6 +280,7 @@ def _ends() -> Schema:
         "cause": text("What petctl calls that."),
         "time": moment("When."),
         "own": boolean("Whether it used more than it may, so that the next one will end like it."),
+        "over": boolean("Whether the job was whole again since, so that this is no cause of anything any more."),
     }
     one = mapping("One of them.", end, ["pod", "uid", "message", "time"])
     return {"description": "How the last pods ended that were lost.", "type": "array", "items": one}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from petctl.clusters.kubernetes.elasticjobs import RETRYABLE, bounds, id_of
+from petctl.clusters.kubernetes.elasticjobs import MOST_NODES, RETRYABLE, bounds, id_of
 from petctl.clusters.kubernetes.names import CONTAINER, JOB, MANAGED, ROLE
 from petctl.errors import UsageError
 
@@ -77,6 +77,12 @@ class ElasticJob(NamedTuple):
                 "ENTRYPOINT cannot be read from here"
             )
         return [str(word) for word in words]
+
+    def check_size(self) -> None:
+        """Refuses what the schema refuses, for a cluster that has an older one."""
+        largest = max(self.most, self.least, self.replicas or 0)
+        if largest > MOST_NODES:
+            raise UsageError(f"at most {MOST_NODES} nodes are possible, not {largest}")
 
     def patch(self) -> Object:
         """The template as a piece of the nodes' pod template: its first container becomes the agent's."""

@@ -19,7 +19,7 @@ from petctl.operator.lives import ended_at, is_live, terminates
 from petctl.operator.record import record_of
 from petctl.operator.remembering import Noted, last_cause, noted
 from petctl.operator.seen import Seen, counts_of, generation_of, of_role
-from petctl.operator.steps import Announce, Decision, Delete, DeleteJob, DeleteService, Step
+from petctl.operator.steps import Announce, Decision, Delete, DeleteBudget, DeleteJob, DeleteService, Step
 
 LINGER = 10.0
 """Seconds in which nodes that were told of the job's end go by themselves: what a deleted pod printed is gone."""
@@ -34,6 +34,8 @@ def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
     if any(pod.get("status", {}).get("phase") == "Succeeded" for pod in coordinators):
         sentence = "its coordinator ended without saying how the job ended"
         return _message("lost", InternalError.code, sentence, now)
+    if seen.malformed:
+        return _message("failed", UsageError.code, seen.malformed, now)
     deadline = job.spec.get("activeDeadlineSeconds")
     started = seconds(job.status.get("startTime"))
     if deadline and started and not job.suspended and now >= started + deadline:
@@ -43,6 +45,7 @@ def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
         return _message("failed", KILLED, f"{found.kill.sentence}, after {job.restarts} restarts", now)
     if not job.status.get("coordinators"):
         try:
+            job.check_size()
             make.coordinator_pod(job, record_of(job, job.most), 0, alone=True)
             make.node_pod(job, 0, 0)
         except UsageError as error:
@@ -66,7 +69,7 @@ def closed(seen: Seen, message: Mapping[str, Any], now: float) -> Decision:
     conditions.set(c.SUCCEEDED if well else c.FAILED, True, reason, sentence)
     status = {
         **job.status,
-        **counts_of(seen),
+        **counts_of(seen, failed=not well),
         **found.status,
         "phase": c.SUCCEEDED if well else c.FAILED,
         "message": f"{outcome['state']}: {sentence}",
@@ -124,4 +127,7 @@ def cleaned(seen: Seen, now: float) -> Decision:
     steps: list[Step] = [Delete(pod) for pod in doomed]
     if policy == "All" and seen.service:
         steps.append(DeleteService())
-    return Decision({**job.status, **counts_of(seen)}, tuple(steps), due)
+    if seen.kept:
+        steps.append(DeleteBudget())
+    counts = counts_of(seen, failed=c.holds(job.status, c.FAILED))
+    return Decision({**job.status, **counts}, tuple(steps), due)

@@ -86,11 +86,19 @@ def operator(wishes: Wishes, archive: bytes) -> list[Object]:
         "metadata": _metadata(NAME, wishes.namespace),
         "binaryData": data,
     }
-    jobs = _granted(NAME, wishes.only_namespace, wishes.namespace, rules_for_jobs(bool(wishes.only_namespace)))
+    jobs = _granted(
+        rights_name(wishes), wishes.only_namespace, wishes.namespace, rules_for_jobs(bool(wishes.only_namespace))
+    )
     rights = _granted(f"{NAME}-lease", wishes.namespace, wishes.namespace, rules_for_lease())
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": _metadata(NAME, wishes.namespace)}
     digest = hashlib.sha256(archive).hexdigest()
     return [account, *jobs, *rights, lease, config, _deployment(wishes, digest)]
+
+
+def rights_name(wishes: Wishes) -> str:
+    """The role for jobs, which lies outside of the operator's own namespace: each namespace's operator has its own."""
+    at_home = wishes.namespace in (NAMESPACE, wishes.only_namespace)
+    return NAME if at_home else f"{NAME}.{wishes.namespace}"
 
 
 def rules_for_jobs(in_one_namespace: bool) -> list[Object]:
@@ -102,6 +110,7 @@ def rules_for_jobs(in_one_namespace: bool) -> list[Object]:
         _rule("", ["pods"], ["get", "list", "watch", "create", "delete"]),
         _rule("", ["pods/portforward"], ["get", "create"]),  # how it speaks to coordinators
         _rule("", ["services"], ["get", "list", "watch", "create", "delete"]),
+        _rule("policy", ["poddisruptionbudgets"], ["get", "list", "watch", "create", "patch", "delete"]),
         _rule("", ["secrets", "configmaps"], ["get", "create"]),
         _rule("", ["events"], ["create"]),
     ]

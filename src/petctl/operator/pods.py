@@ -26,6 +26,13 @@ def service(job: ElasticJob) -> Object:
     return found
 
 
+def budget(job: ElasticJob, least: int) -> Object:
+    """Keeps so many nodes of this job, not of an earlier one that had its name."""
+    found = make.budget(job.id, least)
+    found["spec"]["selector"]["matchLabels"][OWNER] = job.uid
+    return found
+
+
 def coordinator_pod(job: ElasticJob, record: Mapping[str, Any], number: int, alone: bool) -> Object:
     """The pod of the coordinator that has this number; `alone`: no node of the job runs."""
     plan = record["plan"]
@@ -62,6 +69,7 @@ def _wishes(job: ElasticJob) -> make.Wishes:
         image=str(job.container.get("image") or ""),
         pull_policy=str(job.container.get("imagePullPolicy") or ""),
         pull_secrets=[secret["name"] for secret in spec.get("imagePullSecrets") or ()],
+        agent_image=str(job.spec.get("agentImage") or ""),
         python=str(job.spec.get("python") or "python3"),
         grace=job.grace,
         patches=[("spec.template", job.patch())],

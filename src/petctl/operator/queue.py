@@ -74,12 +74,12 @@ class Queue(Generic[Key]):
                 self._clock.wait(self._turn, soon)
             return None
 
-    def failed(self, key: Key) -> None:
+    def failed(self, key: Key, longest: float = LONGEST) -> None:
         """It is to be looked at again, after a pause that doubles with every failure in a row."""
         with self._turn:
             before = self._failures.get(key, 0)
             self._failures[key] = before + 1
-            pause = min(FIRST * 2.0 ** min(before, 30), LONGEST)
+            pause = min(FIRST * 2.0 ** min(before, 30), longest)
             self._add_at(key, self._clock.now() + pause)
             self._done(key)
 

@@ -12,10 +12,12 @@ none depends on an earlier one of the same decision having been done.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count, islice
 from typing import Any
 
 from petctl import causes
 from petctl.clusters.kubernetes import looking
+from petctl.clusters.kubernetes.elasticjobs import MOST_NODES
 from petctl.clusters.kubernetes.moments import seconds, written
 from petctl.clusters.kubernetes.names import COORDINATOR, NODE, selector
 from petctl.operator import conditions as c
@@ -23,6 +25,7 @@ from petctl.operator.elasticjob import Object
 from petctl.operator.ending import cleaned, closed, ended
 from petctl.operator.lives import began_at, ended_at, is_live, is_stuck, lived, may_retry, runs, stuck_since, terminates
 from petctl.operator.pods import number_of
+from petctl.operator.remembering import closed as closed_ends
 from petctl.operator.remembering import last_cause, noted
 from petctl.operator.seen import Seen, counts_of, generation_of, index_of, names_of, of_role
 from petctl.operator.steps import (
@@ -32,11 +35,15 @@ from petctl.operator.steps import (
     CreateService,
     Decision,
     Delete,
+    DeleteBudget,
+    KeepNodes,
     Prepare,
     Step,
     Tell,
 )
 
+AT_ONCE = 100
+"""Nodes that are made in one look; the next look follows when other jobs have had their turn."""
 GIVE_UP = 10.0
 """Seconds after which a pod that no machine takes is given up, where the size follows the room there is."""
 TRY_AGAIN = 60.0
@@ -44,6 +51,8 @@ TRY_AGAIN = 60.0
 LONG_LIFE = 60.0
 """Seconds: a pod that ended before was no success, and its successor waits."""
 FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
+BUDGET = "petctl.dev/disruption-budget"
+"""Annotation of an ElasticJob; "none": it gets no PodDisruptionBudget."""
 
 
 def decide(seen: Seen, now: float) -> Decision:
@@ -72,6 +81,7 @@ class _Look:
         self.conditions = c.Conditions(seen.job.status, now, generation)
         self.steps: list[Step] = []
         self.later: list[float] = []
+        self.coming: list[int] = []  # indices of nodes that are missing
         self.broken = False  # did a pod break at its start that is replaced now?
         self.coordinators = sorted(of_role(seen, COORDINATOR), key=number_of)
         self.nodes = sorted(of_role(seen, NODE), key=index_of)
@@ -86,6 +96,7 @@ class _Look:
         if not self.nodes:
             left = [pod for pod in self.coordinators if not terminates(pod)]
         self.steps += [Delete(pod) for pod in left]
+        self._keep(0)
         for forgotten in ("startTime", "wanted", "room"):
             self.status.pop(forgotten, None)
         sentence = "suspended: spec.suspend is true"
@@ -104,13 +115,14 @@ class _Look:
         if deadline:
             self.later.append(seconds(self.status["startTime"]) + deadline)
         if not self.status.get("coordinators"):
-            self.status["wanted"] = self._wanted  # its record says so
+            self.status |= {"wanted": self._wanted, "told": 0}  # the first coordinator's record says so
         self._remember()
         self._coordinate()
         self._follow_room()
         self._fill()
         self._count_broken()
         self._agree()
+        self._keep(self._target - 1)
         return self._decision(*self._phase())
 
     def _decision(self, phase: str, message: str) -> Decision:
@@ -162,10 +174,22 @@ class _Look:
         """The next that breaks at its start waits longer, until all pods have lived long."""
         if self.broken:
             self.status["broken"] = int(self.job.status.get("broken") or 0) + 1
-        elif self.coordinator is not None and len(self.live) >= self._target:
-            there = [self.coordinator, *self.live]
-            if all(runs(pod) and self.now >= began_at(pod) + LONG_LIFE for pod in there):
-                self.status.pop("broken", None)
+        elif self.coordinator is not None and len(self.live) >= self._target and self.now >= self._safe_at():
+            self.status.pop("broken", None)
+
+    def _safe_at(self) -> float:
+        """When all pods will have lived long."""
+        there = [pod for pod in (self.coordinator, *self.live) if pod is not None]
+        return max(began_at(pod) + LONG_LIFE if runs(pod) else float("inf") for pod in there)
+
+    def _close_ends(self) -> None:
+        """All pods run: what ended earlier ones is no cause any more; what they did themselves, once all lived long."""
+        ends, safe_at = self.status.get("ends") or (), self._safe_at()
+        closed = closed_ends(ends, self.now >= safe_at)
+        if ends:
+            self.status["ends"] = closed
+        if not all(entry.get("over") for entry in closed):
+            self.later.append(safe_at)
 
     # size
 
@@ -178,7 +202,7 @@ class _Look:
     def _target(self) -> int:
         """How many pods there should be."""
         room = self.status.get("room")
-        return int(room["size"]) if self.job.replicas is None and room else self._wanted
+        return min(int(room["size"]) if self.job.replicas is None and room else self._wanted, MOST_NODES)
 
     def _follow_room(self) -> None:
         """Without `replicas`: gives pods up that no machine takes, and tries again later."""
@@ -215,13 +239,17 @@ class _Look:
         self.broken = self.broken or any(self._pause(pod) for pod in replaced)
         self.later += [due for _, due in ended if self.now < due < float("inf")]
         missing = self._target - len(self.live) - (len(ended) - len(replaced))
-        taken = self.seen.taken | {index_of(pod) for pod in self.nodes}
-        free = (index for index in range(len(taken) + max(missing, 0)) if index not in taken)
+        own = {index_of(pod) for pod in self.nodes}
+        free = (index for index in count() if index not in own and index not in self.seen.taken)
+        self.coming = list(islice(free, max(missing, 0)))
+        batch = self.coming[:AT_ONCE]
+        if len(batch) < len(self.coming):
+            if self.job.replicas is None and any(is_stuck(pod) for pod in self.live):
+                return  # more would find no room either
+            self.later.append(self.now)
         number = int(self.status.get("nodes") or 0)
-        for index, _ in zip(free, range(missing)):
-            self.steps.append(CreateNode(index, number))
-            number += 1
-        self.status["nodes"] = number
+        self.steps += [CreateNode(index, number + place) for place, index in enumerate(batch)]
+        self.status["nodes"] = number + len(batch)
 
     def _due(self, pod: Object) -> float:
         """When an ended node's successor may come."""
@@ -232,21 +260,37 @@ class _Look:
 
     def _agree(self) -> None:
         """Has the coordinator know the size; whom it can spare best, go."""
-        surplus = len(self.live) - self._target
-        if surplus <= 0 and self._wanted == self.status.get("wanted"):
+        surplus, number = len(self.live) - self._target, number_of(self.coordinator) if self.coordinator else -1
+        without = [int(name) for name in names_of([pod for pod in self.live if is_stuck(pod)])]
+        heard = self.status.get("wanted"), self.status.get("told"), self.status.get("absent") or []
+        if surplus <= 0 and (self._wanted, number, without) == heard:
             return
         if self.coordinator is None or not runs(self.coordinator):
             if surplus > 0:  # nobody trains now: those that run nowhere first, then the last
                 self._let_go(sorted(self.live, key=lambda pod: (not is_stuck(pod), -index_of(pod)))[:surplus])
             return
-        coming = [str(step.node) for step in self.steps if isinstance(step, CreateNode)]
-        nodes, told = tuple(sorted((*names_of(self.live), *coming), key=int)), self.seen.told
+        # Those that no machine takes are not waited for: they may take part whenever they come.
+        coming = (
+            name for name in (*names_of(self.live), *map(str, self.coming)) if surplus > 0 or int(name) not in without
+        )
+        nodes, told = tuple(sorted(coming, key=int)), self.seen.told
         if told is None or (told.wanted, told.nodes) != (self._wanted, nodes):
             self.steps.append(Tell(self._wanted, nodes))
             return
-        self.status["wanted"] = self._wanted
+        self.status |= {
+            "wanted": self._wanted,
+            "told": number,
+            "absent": without,
+        }  # a later one may not have heard of it from any node
         if surplus > 0:
             self._let_go([pod for pod in self.live if str(index_of(pod)) in told.release][:surplus])
+
+    def _keep(self, least: int) -> None:
+        """Has whoever drains machines take one node at a time: the next when the replacement of the last takes part."""
+        if (self.job.object["metadata"].get("annotations") or {}).get(BUDGET) == "none":
+            least = 0  # where the cluster has budgets of its own: a pod of two cannot be evicted at all
+        if self.seen.kept not in (None, least):
+            self.steps.append(KeepNodes(least) if least else DeleteBudget())
 
     def _let_go(self, pods: Sequence[Object]) -> None:
         self.steps += [Delete(pod) for pod in pods]
@@ -265,6 +309,8 @@ class _Look:
         if self.coordinator is not None and runs(self.coordinator) and len(running) >= self.job.least:
             self.conditions.set(c.RUNNING, True, "ElasticJobRunning", "enough nodes run")
             self.conditions.set(c.RESTARTING, False, "ElasticJobRunning", "enough nodes run")
+            if len(running) >= self._target:
+                self._close_ends()
             return c.RUNNING, sentence
         began = c.holds(self.job.status, c.RUNNING) or c.holds(self.job.status, c.RESTARTING)
         if began:

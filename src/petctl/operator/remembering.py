@@ -58,9 +58,15 @@ def noted(status: Mapping[str, Any], pods: Iterable[Object]) -> Noted:
 
 
 def last_cause(status: Mapping[str, Any]) -> str:
-    """Why a pod was lost last; empty where none was, or nobody knows."""
+    """Why a pod was lost last; empty where none was, where the job is whole again, or where the cause is unknown."""
     ends = status.get("ends") or [{}]
-    return str(ends[-1].get("cause") or "")
+    return "" if ends[-1].get("over") else str(ends[-1].get("cause") or "")
+
+
+def closed(entries: Iterable[Mapping[str, Any]], with_own: bool) -> list[dict[str, Any]]:
+    """Marks ends as over: all pods that the job wants run again. Pods that were killed for their own use may be killed
+    again, so theirs are marked only `with_own`."""
+    return [{**entry, "over": True} if with_own or not entry.get("own") else dict(entry) for entry in entries]
 
 
 def _remembered(status: Mapping[str, Any], pods: Iterable[Object]) -> tuple[list[dict[str, Any]], list[End]]:

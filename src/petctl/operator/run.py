@@ -17,8 +17,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from itertools import count
+from collections.abc import Container, Sequence
+from functools import partial
 from typing import Any
 
 from petctl.clusters.kubernetes.api import Api, path
@@ -27,20 +27,23 @@ from petctl.clusters.kubernetes.failures import Conflict
 from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.clusters.kubernetes.names import MANAGED, NODE, NUMBER, object_name
 from petctl.errors import PetctlError, Unreachable, UsageError
-from petctl.operator.acting import Acting, Done, Obstacle
+from petctl.operator.acting import Acting, Done, Malformed, Obstacle
 from petctl.operator.cache import Cache, Object, without_managed_fields
 from petctl.operator.elasticjob import ElasticJob, read_job
 from petctl.operator.health import Health, serve_health
 from petctl.operator.leader import Leader
 from petctl.operator.lives import ended, took_room
+from petctl.operator.metrics import JobMetrics
 from petctl.operator.options import Options, parse_options
-from petctl.operator.queue import Queue
+from petctl.operator.queue import LONGEST, Queue
 from petctl.operator.reconcile import decide
+from petctl.operator.rights import watch_rights
 from petctl.operator.seen import Seen
 from petctl.operator.steps import Told
 
 LEASE = "petctl-operator"
 LEASE_WITHIN = 4.0  # seconds for an answer about it: one that never comes must leave time for another attempt
+HINDERED = 5.0  # seconds between two attempts, at most, where somebody may raise a quota at any time
 SYNC_WITHIN = 60.0  # seconds for the first lists, before somebody is told what takes so long
 _OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _ROUNDS = 3  # of one look: a coordinator's answer leads to another decision
@@ -76,10 +79,15 @@ def run(options: Options) -> None:
         serve_health(health, options.health_port),
     ):
         operator = Operator(api, options, health)
+        told = partial(setattr, health, "lacks")
+        rights = threading.Thread(target=watch_rights, args=(api, options.namespace, told, stop), daemon=True)
+        rights.start()
         who = f"{socket.gethostname()}-{secrets.token_hex(4)}"
         log.info("%s waits to lead in %s", who, access.namespace)
         health.stands_by()
         Leader(leases, access.namespace, LEASE, who, operator.lead).run(stop)
+        stop.set()
+        rights.join()
     log.info("%s ends", who)
 
 
@@ -128,11 +136,13 @@ class Looks:
         self.jobs = Cache(api, path("elasticjobs", namespace), "", self._job_changed)
         self.pods = Cache(api, path("pods", namespace), f"{_OURS},{NUMBER}", self._pod_changed, slim_pod)
         self.services = Cache(api, path("services", namespace), _OURS, self._owned_changed)
+        self.budgets = Cache(api, path("poddisruptionbudgets", namespace), _OURS, self._owned_changed)
         self.machines = Cache(api, path("nodes"), "", self._machine_changed, slim_machine)
-        self._caches = [self.jobs, self.pods, self.services]
+        self._caches = [self.jobs, self.pods, self.services, self.budgets]
         if not namespace:  # who looks after one namespace has no rights beyond it
             self._caches.append(self.machines)
-        self._acting = Acting(api, self.jobs, self.pods)
+        self._acting = Acting(api, self.jobs, self.pods, self.budgets)
+        self._metrics = JobMetrics(self.jobs, self._acting.totals)
         self._threads: list[threading.Thread] = []
 
     def start(self, workers: int) -> None:
@@ -142,6 +152,8 @@ class Looks:
         self._threads = [threading.Thread(target=self._run, name=f"look {n}", daemon=True) for n in range(workers)]
         for thread in self._threads:
             thread.start()
+        self._metrics.start()
+        self._health.jobs = self._metrics.text
 
     def synced(self, timeout: float) -> bool:
         """Whether all lists are there by then."""
@@ -150,6 +162,8 @@ class Looks:
 
     def stop(self) -> None:
         """Ends looks and watches; a look that is under way is ended first."""
+        self._health.jobs = str
+        self._metrics.stop()
         self._queue.close()
         for thread in self._threads:
             thread.join()
@@ -212,7 +226,7 @@ class Looks:
             except PetctlError as error:
                 log.warning("%s/%s: %s", *key, error)
                 self._health.failed()
-                self._queue.failed(key)
+                self._queue.failed(key, HINDERED if isinstance(error, Obstacle) else LONGEST)
             except Exception:
                 log.exception("%s/%s", *key)
                 self._health.failed()
@@ -227,12 +241,16 @@ class Looks:
         found = self.jobs.get(*key)
         if found is None:
             return None
-        done, again = Done(read_job(found), None, None), None
+        done, again, malformed = Done(read_job(found), None, None), None, ""
         for _ in range(_ROUNDS):
-            decision = decide(self._seen(done.job, done.told), time.time())
+            seen = self._seen(done.job, done.told)._replace(malformed=malformed)
+            decision = decide(seen, time.time())
             again = decision.look_at
             try:
                 done = self._acting.carry_out(done.job, decision)
+            except Malformed as error:
+                malformed = str(error)
+                continue
             except (Obstacle, UsageError) as error:
                 done = Done(done.job, None, error)
             if done.told is None:
@@ -245,15 +263,25 @@ class Looks:
     def _seen(self, job: ElasticJob, told: Told | None) -> Seen:
         name, place = object_name(job.id), job.namespace
         pods = self.pods.of(job.uid)
-        known = {pod["metadata"]["name"] for pod in pods}
-        taken: set[int] = set()
-        for index in count():
-            if index - len(taken) > job.most + len(pods):  # more free ones than it can want
-                break
-            pod = f"{name}-{NODE}-{index}"
-            if pod not in known and self.pods.get(place, pod):
-                taken.add(index)
-        return Seen(job, pods, self.services.get(place, name) is not None, frozenset(taken), self._room_at, told)
+        service = self.services.get(place, name) is not None
+        return Seen(job, pods, service, Taken(self.pods, job), self._room_at, told, kept=self._kept(place, name))
+
+    def _kept(self, place: str, name: str) -> int | None:
+        """What the job's PodDisruptionBudget says. Nothing waits for that list: an older role may not allow it."""
+        if not self.budgets.synced(0.0):
+            return None
+        spec = (self.budgets.get(place, name) or {}).get("spec") or {}
+        return int(spec.get("minAvailable") or 0)
+
+
+class Taken(Container[int]):
+    """The indices whose pod's name another pod has: looked up one by one, however large the job may be."""
+
+    def __init__(self, pods: Cache, job: ElasticJob) -> None:
+        self._pods, self._job = pods, job
+
+    def __contains__(self, index: object) -> bool:
+        return self._pods.get(self._job.namespace, f"{object_name(self._job.id)}-{NODE}-{index}") is not None
 
 
 def slim_pod(pod: Object) -> Object:

@@ -34,10 +34,10 @@ def boolean(description: str) -> Schema:
     return {"description": description, "type": "boolean"}
 
 
-def integer(description: str, least: int | None = None, form: str = "int32") -> Schema:
-    """A whole number, at least so much."""
-    bound = {} if least is None else {"minimum": least}
-    return {"description": description, "type": "integer", "format": form, **bound}
+def integer(description: str, least: int | None = None, most: int | None = None, form: str = "int32") -> Schema:
+    """A whole number, at least and at most so much."""
+    bounds = {name: bound for name, bound in (("minimum", least), ("maximum", most)) if bound is not None}
+    return {"description": description, "type": "integer", "format": form, **bounds}
 
 
 def choice(description: str, choices: list[str], default: str) -> Schema:

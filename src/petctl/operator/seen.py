@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from petctl.clusters.kubernetes.names import INDEX, NODE
@@ -18,9 +18,11 @@ class Seen(NamedTuple):
     job: ElasticJob
     pods: Sequence[Object] = ()  # those that it owns
     service: bool = False  # is there one?
-    taken: frozenset[int] = frozenset()  # indices of which an earlier job of that name still has a pod
+    taken: Container[int] = ()  # indices of which an earlier job of that name still has a pod
     room_at: float = 0.0  # when a machine may have got room last
     told: Told | None = None  # just now
+    malformed: str = ""  # why it can never run, as the server said just now
+    kept: int | None = None  # nodes that its PodDisruptionBudget keeps; 0: it has none, None: that is not known
 
 
 def of_role(seen: Seen, role: str) -> list[Object]:
@@ -40,11 +42,13 @@ def generation_of(job: ElasticJob) -> int:
     return int(job.object["metadata"].get("generation") or 0)
 
 
-def counts_of(seen: Seen) -> dict[str, Any]:
-    """How many pods of nodes are in which state."""
+def counts_of(seen: Seen, failed: bool = False) -> dict[str, Any]:
+    """Counts the pods of nodes by their state. Nodes end with 0 once they are told that the job is over, however it
+    ended: those of a `failed` job have not succeeded."""
     nodes = of_role(seen, NODE)
     live = [pod for pod in nodes if is_live(pod)]
     phases = [pod.get("status", {}).get("phase") for pod in nodes]
+    well, badly = phases.count("Succeeded"), phases.count("Failed")
     ready = sum(runs(pod) for pod in live)
     return {
         "replicas": len(live),
@@ -52,7 +56,7 @@ def counts_of(seen: Seen) -> dict[str, Any]:
         "replicaStatuses": {
             "active": ready,
             "pending": len(live) - ready,
-            "succeeded": phases.count("Succeeded"),
-            "failed": phases.count("Failed"),
+            "succeeded": 0 if failed else well,
+            "failed": badly + well if failed else badly,
         },
     }

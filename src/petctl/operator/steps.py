@@ -50,6 +50,16 @@ class DeleteService(NamedTuple):
     """The job is over, and nobody asks its coordinator any more."""
 
 
+class KeepNodes(NamedTuple):
+    """A PodDisruptionBudget: whoever drains machines must leave so many nodes that take part."""
+
+    least: int
+
+
+class DeleteBudget(NamedTuple):
+    """The PodDisruptionBudget: nothing is left for it to keep."""
+
+
 class DeleteJob(NamedTuple):
     """The ElasticJob, and all that it owns."""
 
@@ -69,7 +79,19 @@ class Announce(NamedTuple):
     warning: bool = False
 
 
-Step = Prepare | CreateCoordinator | CreateService | CreateNode | Delete | DeleteService | DeleteJob | Tell | Announce
+Step = (
+    Prepare
+    | CreateCoordinator
+    | CreateService
+    | CreateNode
+    | Delete
+    | DeleteService
+    | KeepNodes
+    | DeleteBudget
+    | DeleteJob
+    | Tell
+    | Announce
+)
 
 
 class Decision(NamedTuple):

@@ -1,22 +1,44 @@
 """The failure budget of a job: what a worker's failure costs, when it is given back, and when it is the job's end.
 
 The rule: at most one failure is charged per round (a charge ends its round, and what fails after the first is its
-consequence), and it is given back if a member of that round proves lost within `silence`. With nothing left the next
+consequence), and it is given back if a member of that round proves lost within `silence`; one that leaves gives nothing
+back. With nothing left the next
 failure is a verdict, which ends the job only after every member has answered a probe: a node's silent death must not
 be taken for the program's fault. A failure whose exit code and cause are both not to be retried on is a verdict at
-once, and so is one that would come again as it is, unless it is named; a hang is always retried.
+once, and so is one that would come again as it is, unless it is named; a hang is always retried. Losses of nodes are
+free, but for a node that is lost five times in a row while the job makes no progress: its program takes it down.
 
 It must not know nodes, phases or orders: `machine.py` tells it who was a member and who is lost, and acts on its word.
 """
 
 from __future__ import annotations
 
-from typing import FrozenSet, Iterable, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
 
+from petctl import causes
 from petctl.rendezvous import messages as m
+from petctl.rendezvous.blame import origin
 from petctl.rendezvous.messages import Failure, Outcome
 
 Member = Tuple[str, str]  # (node, incarnation)
+
+FALLS = 5  # losses of one node in a row, without progress between them, that are not taken for chance
+FALL_WITHIN = 30.0  # seconds; a round that lasts longer is progress, where no steps are reported
+
+
+class Falls:
+    """Losses that come again: a program that takes its node down every time would restart for ever, free of charge."""
+
+    def __init__(self) -> None:
+        self._in_a_row: Dict[str, int] = {}
+
+    def note(self, lost: Iterable[str], progress: bool) -> str:
+        """Some round has ended by the loss of these nodes; the name of one that was lost too often in a row."""
+        self._in_a_row = {} if progress else {name: self._in_a_row.get(name, 0) + 1 for name in lost}
+        often = [name for name, count in self._in_a_row.items() if count >= FALLS]
+        if often:
+            self._in_a_row = {}
+        return often[0] if often else ""
 
 
 class Budget:
@@ -39,21 +61,36 @@ class Budget:
         if failure.hung:
             return True
         if not (self._retry_on or self._retry_causes):
-            return not failure.lasting
+            return not self._comes_again(failure)
         return failure.cause in self._retry_causes or any(low <= failure.code <= high for low, high in self._retry_on)
 
+    def _comes_again(self, failure: Failure) -> bool:
+        return failure.lasting or (not failure.signal and failure.cause in causes.lasting())
+
     def hopeless(self, failure: Failure) -> bool:
-        """Would it come again as it is, and is nobody asked to try?"""
+        """Could the node not even start its part, and is nobody asked to try again?"""
         return failure.lasting and not self.retries(failure)
 
     def charge(self, failure: Failure, members: Iterable[Member], now: float) -> bool:
         """Takes the failure of a round with these members; False: it is not restarted from, but to be condemned."""
         if not self.retries(failure):
             return False
+        if not self._take():
+            return False
+        self._charged, self._refundable_until = frozenset(members), now + self.silence
+        return True
+
+    def _take(self) -> bool:
         if self.spent >= self.restarts:
             return False
         self.spent += 1
-        self._charged, self._refundable_until = frozenset(members), now + self.silence
+        return True
+
+    def charge_fall(self) -> bool:
+        """Takes a loss that came again and again; False: nothing is left to pay it with."""
+        if not self._take():
+            return False
+        self._charged = frozenset()
         return True
 
     def refund(self, lost: Member, now: float) -> bool:
@@ -64,9 +101,16 @@ class Budget:
         self.spent -= 1
         return True
 
+    def late(self, seconds: float, now: float) -> None:
+        """The coordinator itself was held up: losses that it learns of only now still explain the newest charge."""
+        if now - seconds <= self._refundable_until:
+            self._refundable_until = max(self._refundable_until + seconds, now + self.silence)
+
     def condemn(self, failure: Failure, answers: Iterable[int] = ()) -> bool:
         """Makes this the failure that ends the job, unless there is one; True: the members are to be probed."""
         if self.verdict is not None:
+            if origin(failure) < origin(self.verdict):  # the root cause was told late
+                self.verdict = failure
             return False
         self.verdict = failure
         self.probe = max([self.probe, *answers]) + 1  # what an earlier coordinator was answered does not count
@@ -77,7 +121,8 @@ class Budget:
         if self.verdict is None or any(answer < self.probe for answer in answers):
             return None
         sentence = self.verdict.sentence()
-        if self.hopeless(self.verdict):
+        named = bool(self._retry_on or self._retry_causes)  # what is retried, and so is not this one
+        if self.hopeless(self.verdict) or (self._comes_again(self.verdict) and not named):
             sentence += " (a restart would change nothing)"
         elif not self.retries(self.verdict):
             cause = f" by {self.verdict.cause}" if self.verdict.cause else ""

@@ -2,7 +2,8 @@
 
 Both resolve the join file's locator, connect, check the certificate's pin, and have both sides prove that they know the
 token, before they say anything else. Both raise `Unreachable` when nobody answers (try again: the coordinator may be
-being replaced) and `AuthError` when somebody answers who is not this job's coordinator, or refuses this token.
+being replaced) and `AuthError` when somebody answers who is not this job's coordinator, or refuses this token. Where a
+file names the address, that is `Unreachable` too: somebody else has the port of a coordinator that is being replaced.
 
 `ControlLink` blocks and never imports asyncio, because the command line must be quick. Neither knows what messages
 mean, nor tries again by itself.
@@ -12,13 +13,25 @@ from __future__ import annotations
 
 import os
 import socket
-from collections import deque
-from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, Mapping, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Tuple
 
 from petctl.errors import AuthError, PetctlError, ProtocolError, Unreachable
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.locator import blocks, is_loopback, join_address, resolve
-from petctl.rendezvous.wire import AGENT, CONTROL, COORDINATOR_LIMIT, PLAIN, FrameReader, PeerProof, encode_frame
+from petctl.rendezvous.messages import changes
+from petctl.rendezvous.wire import (
+    AGENT,
+    CONTROL,
+    COORDINATOR_LIMIT,
+    NODE,
+    UNPROVEN_LIMIT,
+    FrameReader,
+    PeerProof,
+    Seal,
+    encode_frame,
+    plain_binding,
+    welcome_of,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,34 +44,50 @@ UNSENT_LIMIT = 1 << 20  # bytes; a connection that takes no more than this is as
 class AgentLink:
     """An agent's connection. After `connect` fails or `receive` raises, `connect` may be called again."""
 
-    def __init__(self, join: JoinFile, role: str = AGENT) -> None:
-        self._join, self._role = join, role
+    def __init__(self, join: JoinFile) -> None:
+        self._join = join
         self._wire: Optional[_Wire] = None
+        self._report: Dict[str, Any] = {}  # the last that went over this connection ...
+        self._order: Dict[str, Any] = {}  # ... and the last that came
 
-    async def connect(self, patience: float = CONNECT_WITHIN) -> Dict[str, Any]:
-        """Connects anew and answers with the coordinator's welcome. `patience`: seconds for its machine to answer."""
+    async def connect(self, patience: float = CONNECT_WITHIN, within: Optional[float] = None) -> Dict[str, Any]:
+        """Connects anew and answers with the coordinator's welcome.
+
+        `patience`: seconds for its machine to answer; `within`: for all of it, longer where many connect at once.
+        """
         import asyncio
 
+        within = within or CONNECT_WITHIN
         self.close()
+        self._report, self._order = {}, {}
         try:
-            return await asyncio.wait_for(self._connect(patience), CONNECT_WITHIN)
+            return await asyncio.wait_for(self._connect(patience), within)
         except (asyncio.TimeoutError, TimeoutError):
             self.close()
-            raise Unreachable(f"no coordinator of {self._join.job} answered within {CONNECT_WITHIN:.0f} s") from None
-        except BaseException:
+            raise Unreachable(f"no coordinator of {self._join.job} answered within {within:.0f} s") from None
+        except BaseException as error:
             self.close()
-            raise
+            raise _as_met(self._join, error) from None
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Never waits. Lost when there is no connection: `receive` says so."""
-        if self._wire is not None:
-            self._wire.send(encode_frame(message))
+        """Never waits. Lost when there is no connection: `receive` says so. Of a report goes what has changed."""
+        if self._wire is None:
+            return
+        if "report" in message:
+            before, self._report = self._report, message["report"]
+            message = {"changed": changes(self._report, before)} if before else message
+        self._wire.send(message)
 
     async def receive(self) -> Dict[str, Any]:
         """The next message; Unreachable when the connection has ended."""
         if self._wire is None:
             raise Unreachable(f"not connected to the coordinator of {self._join.job}")
-        return await self._wire.receive()
+        message = await self._wire.receive()
+        if isinstance(message.get("changed"), dict):
+            message = {"order": {**self._order, **message["changed"]}}
+        if isinstance(message.get("order"), dict):
+            self._order = message["order"]
+        return message
 
     def close(self) -> None:
         """Ends the connection after what was sent."""
@@ -91,9 +120,10 @@ class AgentLink:
         encrypted = transport.get_extra_info("ssl_object")
         presented = encrypted.getpeercert(binary_form=True) if encrypted is not None else None
         _check_end(join, presented, peer)
-        proof = PeerProof(join.token, self._role, join.pin or PLAIN)
-        wire.send(encode_frame(proof.hello(await wire.receive())))
-        return proof.welcome(await wire.receive())
+        proof = PeerProof(join.node_token, AGENT, join.pin or plain_binding(transport.get_extra_info("sockname"), peer))
+        wire.send(proof.hello(await wire.receive()))
+        wire.seal(*proof.check(await wire.receive()))
+        return welcome_of(await wire.receive())
 
 
 async def _reach(loop: asyncio.AbstractEventLoop, host: str, port: int, patience: float) -> socket.socket:
@@ -123,8 +153,8 @@ class _Wire:
 
     def __init__(self, where: str, loop: asyncio.AbstractEventLoop) -> None:
         self._where, self._loop = where, loop
-        self._reader = FrameReader(COORDINATOR_LIMIT)
-        self._messages: Deque[Dict[str, Any]] = deque()
+        self._reader = FrameReader(UNPROVEN_LIMIT)
+        self._seal: Optional[Seal] = None
         self._waiter: Optional[asyncio.Future[None]] = None
         self._transport: Any = None
         self._error: Optional[PetctlError] = None
@@ -136,11 +166,7 @@ class _Wire:
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        try:
-            self._messages.extend(self._reader.feed(data))
-        except ProtocolError as error:
-            self._end(Unreachable(f"what answers at {self._where} is no coordinator: {error}"))
-            self._transport.abort()
+        self._reader.feed(data)
         self._wake()
 
     def eof_received(self) -> None:
@@ -155,16 +181,27 @@ class _Wire:
     def resume_writing(self) -> None:
         """See pause_writing."""
 
-    def send(self, frame: bytes) -> None:
+    def seal(self, mine: Seal, theirs: Seal) -> None:
+        self._seal, self._reader.seal, self._reader.limit = mine, theirs, COORDINATOR_LIMIT
+
+    def send(self, message: Mapping[str, Any]) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        self._transport.write(frame)
+        self._transport.write(encode_frame(message, self._seal))
         if self._transport.get_write_buffer_size() > UNSENT_LIMIT:
             self._end(Unreachable(f"the coordinator at {self._where} takes no more messages"))
             self._transport.abort()
 
     async def receive(self) -> Dict[str, Any]:
-        while not self._messages:
+        while True:
+            try:
+                message = self._reader.next()
+            except ProtocolError as error:
+                self._end(Unreachable(f"what answers at {self._where} is no coordinator: {error}"))
+                self._transport.abort()
+                message = None
+            if message is not None:
+                return message
             if self._error is not None:
                 raise self._error
             self._waiter = self._loop.create_future()
@@ -172,7 +209,6 @@ class _Wire:
                 await self._waiter
             finally:
                 self._waiter = None
-        return self._messages.popleft()
 
     def close(self) -> None:
         self._closing = True
@@ -190,14 +226,17 @@ class _Wire:
 
 
 class ControlLink:
-    """The command line's connection, blocking: `with ControlLink(join) as link: link.call("scale", wanted=3)`."""
+    """The command line's connection, blocking: `with ControlLink(join) as link: link.call("scale", wanted=3)`.
+
+    With a node's join file it is a node's, for the questions that nodes have.
+    """
 
     def __init__(self, join: JoinFile, dial: Optional[Callable[[], socket.socket]] = None) -> None:
         """`dial`: another way to the coordinator than the join file's; then its certificate must be pinned."""
         self._join, self._dial = join, dial
         self._socket: Optional[socket.socket] = None
-        self._reader = FrameReader(COORDINATOR_LIMIT)
-        self._waiting: Deque[Dict[str, Any]] = deque()
+        self._reader = FrameReader(UNPROVEN_LIMIT)
+        self._seal: Optional[Seal] = None
         self._where = ""
         self._number = 0
 
@@ -217,16 +256,20 @@ class ControlLink:
             if context is not None:
                 encrypted = context.wrap_socket(self._socket)
                 self._socket, presented = encrypted, encrypted.getpeercert(binary_form=True)
-            _check_end(join, presented, self._socket.getpeername())
-            proof = PeerProof(join.token, CONTROL, join.pin or PLAIN)
+            peer = self._socket.getpeername()
+            _check_end(join, presented, peer)
+            role = CONTROL if join.control else NODE
+            proof = PeerProof(join.token, role, join.pin or plain_binding(self._socket.getsockname(), peer))
             self._socket.sendall(encode_frame(proof.hello(self._receive())))
-            proof.welcome(self._receive())
+            self._seal, self._reader.seal = proof.check(self._receive())
+            self._reader.limit = COORDINATOR_LIMIT
+            self._receive()  # its welcome, sealed
         except OSError as error:
             self.close()
             raise Unreachable(f"no coordinator of {join.job} at {self._where}: {_reason(error)}") from None
-        except BaseException:
+        except BaseException as error:
             self.close()
-            raise
+            raise _as_met(join, error) from None
 
     def _dialled(self, timeout: float) -> socket.socket:
         if self._dial is not None:
@@ -248,7 +291,7 @@ class ControlLink:
         self._number += 1
         try:
             self._socket.settimeout(patience)
-            self._socket.sendall(encode_frame({**params, "id": self._number, "call": name}))
+            self._socket.sendall(encode_frame({**params, "id": self._number, "call": name}, self._seal))
             answer = self._receive()
             while answer.get("id") != self._number:  # the late answer of a call that was given up
                 answer = self._receive()
@@ -268,20 +311,21 @@ class ControlLink:
         """Ends the connection."""
         if self._socket is not None:
             self._socket.close()
-        self._socket, self._reader = None, FrameReader(COORDINATOR_LIMIT)
-        self._waiting.clear()
+        self._socket, self._reader, self._seal = None, FrameReader(UNPROVEN_LIMIT), None
 
     def _receive(self) -> Dict[str, Any]:
         assert self._socket is not None
-        while not self._waiting:
+        while True:
+            try:
+                message = self._reader.next()
+            except ProtocolError as error:
+                raise Unreachable(f"what answers at {self._where} is no coordinator: {error}") from None
+            if message is not None:
+                return message
             data = self._socket.recv(1 << 16)
             if not data:
                 raise Unreachable(f"the coordinator of {self._join.job} at {self._where} closed the connection")
-            try:
-                self._waiting.extend(self._reader.feed(data))
-            except ProtocolError as error:
-                raise Unreachable(f"what answers at {self._where} is no coordinator: {error}") from None
-        return self._waiting.popleft()
+            self._reader.feed(data)
 
 
 def _context(join: JoinFile) -> Optional[ssl.SSLContext]:
@@ -300,6 +344,11 @@ def _check_end(join: JoinFile, presented: Optional[bytes], peer: Tuple[Any, ...]
         check_pin(presented, join.pin)
     elif not is_loopback(str(peer[0])):
         raise AuthError(f"the join file of {join.job} pins no certificate, and {peer[0]} is another machine")
+
+
+def _as_met(join: JoinFile, error: BaseException) -> BaseException:
+    """A file may name the port of a dead coordinator that somebody else has taken since: it will name another."""
+    return Unreachable(str(error)) if isinstance(error, ProtocolError) and "file" in join.locator else error
 
 
 def _reason(error: Exception) -> str:

@@ -16,14 +16,16 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
-from petctl.errors import PetctlError, ProtocolError
+from petctl.errors import AuthError, PetctlError, ProtocolError
+from petctl.rendezvous.calls import Calls, calls_of
 from petctl.rendezvous.events import Disconnected, Event, Late, Record, Recorded, Reported, Tell
 from petctl.rendezvous.listener import Connection, Listener
 from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.messages import Outcome, Report, decode_report, encode
-from petctl.rendezvous.wire import AGENT, COORDINATOR_LIMIT, PLAIN, encode_frame
+from petctl.rendezvous.messages import Order, Outcome, Report, decode_report, encode
+from petctl.rendezvous.wire import AGENT, COORDINATOR_LIMIT, NODE, PLAIN, encode_payload
 
 if TYPE_CHECKING:
     import ssl
@@ -33,14 +35,17 @@ LATE = 0.25  # seconds of lateness that are worth telling
 CALLS_AT_ONCE = 64  # of one control connection
 REMARKS = 100  # in a job; the rest is only in the nodes' own logs
 REMARK_LIMIT = 1000  # characters
+KEEPERS = 3  # nodes that keep the history of the job for the next coordinator
 
 _FIRST_RETRY, _LAST_RETRY = 0.1, 5.0  # seconds between attempts to record the outcome
+_SAME = encode_payload({"changed": {}})
+_LONG = 0.002  # seconds; a decision over very many nodes takes longer ...
+_REST = 4  # ... and is followed by a pause of so many times that, in which more facts are gathered for the next
 _AFTER_A_FAULT = 1.0  # seconds until a machine that raised is asked again
 
 log = logging.getLogger("petctl.coordinator")
 
 Welcome = Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]]
-Call = Callable[..., object]
 
 
 class CoordinatorServer:
@@ -58,20 +63,21 @@ class CoordinatorServer:
         welcome: Welcome,
         record: Callable[[Outcome], Optional[Outcome]],
         on_effect: Callable[[object], None],
-        control: Optional[Mapping[str, Call]] = None,
+        control: Optional[Calls] = None,
         tls: Optional[ssl.SSLContext] = None,
         binding: str = PLAIN,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._machine, self._record, self._on_effect, self._welcome = machine, record, on_effect, welcome
-        self._control: Dict[str, Call] = {"status": machine.status, **(control or {})}
+        self._control = calls_of({"status": machine.status, **(control or {})})
         self._listener = Listener(token, binding, tls, self._greet, self._received, self._closed)
         self._current: Dict[Tuple[str, str], Connection] = {}
         self._calls: Dict[Connection, Set[asyncio.Future[Any]]] = {}
         self._left: Optional[asyncio.Future[None]] = None  # a connection has ended, for who waits for that
         self._remarks: Set[str] = set()  # that were passed on
+        self._heard = False  # what was before this coordinator
         self._scheduled = False
-        self._asked = 0.0  # when the pending decision was asked for
+        self._rested = 0.0  # not before this is the next decision made
         self._awake = 0.0  # when the loop was last known to turn
         self._timer: Optional[asyncio.TimerHandle] = None
         self._pulse: Optional[asyncio.TimerHandle] = None
@@ -120,8 +126,11 @@ class CoordinatorServer:
 
     def _schedule(self) -> None:
         if not self._scheduled and self._open:
-            self._scheduled, self._asked = True, self._loop.time()
-            self._loop.call_soon(self._drain)
+            self._scheduled = True
+            if self._rested > self._loop.time():
+                self._loop.call_at(self._rested, self._drain)
+            else:
+                self._loop.call_soon(self._drain)
 
     def _drain(self) -> None:
         # The loop looks at the sockets between two turns, and runs what call_soon asked for before what it found there.
@@ -140,6 +149,8 @@ class CoordinatorServer:
             log.exception("petctl's own fault: the rendezvous could not decide")
             self._arm(now + _AFTER_A_FAULT)
             return
+        took = self._loop.time() - now
+        self._rested = self._loop.time() + (_REST * took if took > _LONG else 0.0)
         self._carry_out(effects)
         self._arm(self._machine.deadline())
 
@@ -173,16 +184,13 @@ class CoordinatorServer:
     # -- what the machine wants ----------------------------------------------------------------------------------------
 
     def _carry_out(self, effects: List[object]) -> None:
-        frames: Dict[int, bytes] = {}  # an order that many nodes share is encoded once
+        shared: Dict[Order, bytes] = {}  # an order that many nodes get is encoded once
         for effect in effects:
             if isinstance(effect, Tell):
                 connection = self._current.get((effect.node, effect.incarnation))
-                if connection is None:
-                    continue
-                frame = frames.get(id(effect.order))
-                if frame is None:
-                    frame = frames[id(effect.order)] = encode_frame({"order": encode(effect.order)})
-                connection.send(frame)
+                if connection is not None:
+                    connection.send(_order_payload(effect.order, connection.order, shared))
+                    connection.order = effect.order
             elif isinstance(effect, Record):
                 if self._recording is None:
                     self._recording = effect.outcome
@@ -206,9 +214,9 @@ class CoordinatorServer:
 
     # -- what the peers want -------------------------------------------------------------------------------------------
 
-    def _greet(self, connection: Connection) -> Optional[Dict[str, Any]]:
+    def _greet(self, connection: Connection) -> Dict[str, Any]:
         if connection.role != AGENT:
-            return None
+            return {}
         return dict(self._welcome() if callable(self._welcome) else self._welcome)
 
     def _received(self, connection: Connection, message: Dict[str, Any]) -> None:
@@ -218,8 +226,15 @@ class CoordinatorServer:
             self._remarked(connection, message["remark"])
         elif "letter" in message:
             self._pass_on(connection, message["letter"])
+        elif "history" in message:
+            self._hear_of_the_past(connection, message)
         else:
-            self._reported(connection, decode_report(message.get("report")))
+            if "changed" in message and connection.report is not None:
+                report = decode_report(message["changed"], connection.report)
+            else:
+                report = decode_report(message.get("report"))
+            connection.report = report
+            self._reported(connection, report)
 
     def _remarked(self, connection: Connection, text: object) -> None:
         """Something that people should read; nothing is decided by it."""
@@ -230,6 +245,22 @@ class CoordinatorServer:
             node = connection.key[0]
             self._on_effect(Event("remark", f"node {node}: {text[:REMARK_LIMIT]}", {"node": node}))
 
+    def entrust(self, history: Mapping[str, Any]) -> None:
+        """Has a few nodes keep this for a coordinator that replaces this one and has no journal to read."""
+        for key in sorted(self._current)[:KEEPERS]:
+            self._current[key].send(encode_payload({"history": history}))
+
+    def _hear_of_the_past(self, connection: Connection, message: Dict[str, Any]) -> None:
+        """What a coordinator before this one has entrusted to a node; one that told it already is not heard again."""
+        past, age = message["history"], message.get("age")
+        if connection.key is None or not isinstance(age, (int, float)) or not _is_history(past):
+            raise ProtocolError("a history of nobody, or one that is none")
+        if not self._heard:
+            self._heard = True
+            sentence = f"node {connection.key[0]} has kept the rounds before: {len(past['rounds'])}"
+            since = time.time() - max(0.0, age)
+            self._on_effect(Event("history", sentence, {**past, "since": since}))
+
     def _pass_on(self, connection: Connection, letter: object) -> None:
         """What one member's agent tells another's in the round that runs. One that cannot be delivered is dropped:
         whoever wrote it repeats it until it is answered."""
@@ -239,7 +270,7 @@ class CoordinatorServer:
         ranks = {(name, incarnation): place.rank for name, (incarnation, place) in places}
         reader = next((key for key, rank in ranks.items() if rank == letter.get("to")), None)
         if connection.key in ranks and reader in self._current and letter.get("round") == self._machine.round:
-            self._current[reader].send(encode_frame({"letter": {**letter, "from": ranks[connection.key]}}))
+            self._current[reader].send(encode_payload({"letter": {**letter, "from": ranks[connection.key]}}))
 
     def _reported(self, connection: Connection, report: Report) -> None:
         key = (report.node, report.incarnation)
@@ -271,7 +302,7 @@ class CoordinatorServer:
         if len(calls) >= CALLS_AT_ONCE:
             raise ProtocolError(f"more than {CALLS_AT_ONCE} calls at once")
         try:
-            result = self._call(name, message)
+            result = self._call(connection.role, name, message)
             if inspect.isawaitable(result):
                 call = asyncio.ensure_future(result)
                 calls.add(call)
@@ -283,15 +314,13 @@ class CoordinatorServer:
             return
         connection.send(_reply(number, result))
 
-    def _call(self, name: str, params: Dict[str, Any]) -> object:
-        function = self._control.get(name)
-        if function is None:
+    def _call(self, role: str, name: str, params: Dict[str, Any]) -> object:
+        call = self._control.get(name)
+        if call is None:
             raise PetctlError(f"the coordinator knows no call {name[:40]!r}: is it of an older version of petctl?")
-        try:
-            inspect.signature(function).bind(**params)
-        except TypeError as error:
-            raise PetctlError(f"the call {name!r} does not fit the coordinator's: {error}") from None
-        return function(**params)
+        if role == NODE and not call.nodes:
+            raise AuthError(f"{name!r} is not for nodes: this join file lets a node take part, and not steer the job")
+        return call.act(**call.checked(name, params))
 
     def _finished(self, connection: Connection, number: int, call: asyncio.Future[Any]) -> None:
         if call.cancelled():
@@ -304,18 +333,52 @@ class CoordinatorServer:
             connection.send(_reply(number, call.result()))
 
 
+def _order_payload(order: Order, before: Optional[Order], shared: Dict[Order, bytes]) -> bytes:
+    """An order to a node, without what it was told before: its place alone may hold as much as there are nodes."""
+    if order == before:
+        return _SAME
+    if order.place is not None:
+        message = {"order": encode(order)} if before is None else {"changed": encode(order, before)}
+        return encode_payload(message)
+    if order not in shared:
+        shared[order] = encode_payload({"order": encode(order)})
+    return shared[order]
+
+
+def _is_history(past: object) -> bool:
+    """Whether it is one, as far as anybody relies on it."""
+    kinds = {"number": int, "reason": str, "world_size": int}
+    totals = ("nodes_lost", "seconds_lost")
+    if not isinstance(past, dict) or set(past) - {"rounds", "started", "last_failure", *totals}:
+        return False
+    rounds, started = past.get("rounds"), past.get("started")
+    return (
+        isinstance(rounds, list)
+        and (started is None or type(started) in (int, float))
+        and all(type(past.get(name, 0)) in (int, float) for name in totals)
+        and (past.get("last_failure") is None or isinstance(past["last_failure"], dict))
+        and all(
+            isinstance(entry, dict)
+            and all(type(entry.get(name)) is kind for name, kind in kinds.items())
+            and isinstance(entry.get("members"), (list, dict))  # its short form, or its long one
+            and all(type(entry.get(name)) in (int, float) for name in ("started", "seconds_lost"))
+            for entry in rounds
+        )
+    )
+
+
 def _reply(number: int, result: object) -> bytes:
     try:
-        frame = encode_frame({"id": number, "ok": result})
+        payload = encode_payload({"id": number, "ok": result})
     except (TypeError, ValueError, RecursionError) as error:
         return _refusal(number, error)
-    if len(frame) > COORDINATOR_LIMIT:
-        return _refusal(number, PetctlError(f"the answer is too long: {len(frame)} bytes"))
-    return frame
+    if len(payload) > COORDINATOR_LIMIT:
+        return _refusal(number, PetctlError(f"the answer is too long: {len(payload)} bytes"))
+    return payload
 
 
 def _refusal(number: int, error: Exception) -> bytes:
     if isinstance(error, PetctlError):
-        return encode_frame({"id": number, "error": str(error), "code": error.code})
+        return encode_payload({"id": number, "error": str(error), "code": error.code})
     log.error("petctl's own fault in a call of the command line", exc_info=error)
-    return encode_frame({"id": number, "error": f"petctl's own fault: {type(error).__name__}: {error}", "code": 70})
+    return encode_payload({"id": number, "error": f"petctl's own fault: {type(error).__name__}: {error}", "code": 70})

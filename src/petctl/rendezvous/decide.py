@@ -6,20 +6,28 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Collection, Dict, List, Mapping, Sequence, Tuple, Union
 
 from petctl.rendezvous.messages import Place, Report
 
 
-def natural(name: str) -> List[Tuple[int, Union[int, str]]]:
+@lru_cache(maxsize=1 << 16)
+def natural(name: str) -> Tuple[Tuple[int, Union[int, str]], ...]:
     """Sorting key under which node 10 comes after node 9."""
-    return [(0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part]
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in re.split(r"(\d+)", name) if part)
 
 
 def choose(nodes: Collection[str], previous: Mapping[str, int]) -> List[str]:
     """Nodes by preference: survivors first, by their old rank, then newcomers by name. The first becomes rank 0."""
     survivors = sorted((name for name in nodes if name in previous), key=lambda name: previous[name])
     return survivors + sorted((name for name in nodes if name not in previous), key=natural)
+
+
+def first_choice(nodes: Collection[str], previous: Mapping[str, int]) -> str:
+    """The one that becomes rank 0, should nothing change; found without sorting all of them."""
+    survivors = [name for name in nodes if name in previous]
+    return min(survivors, key=lambda name: previous[name]) if survivors else min(nodes, key=natural)
 
 
 def ranks_for(members: Sequence[str], previous: Mapping[str, int]) -> List[str]:

@@ -1,8 +1,10 @@
 """The coordinator's door: accepts connections, has each prove that it knows the token, and hands on whole messages.
 
-Whoever stands outside is cheap: unproven peers get a few seconds, short frames and a bounded number of places, of which
-the oldest is given up for a newcomer. Bytes that make no sense end their connection, are counted, and cost at most one
-log line a second. A peer that does not read what it is sent is dropped before it fills the memory.
+Whoever stands outside is cheap: unproven peers get a few seconds, short frames and a bounded number of places. When all
+are taken nobody else is accepted for a moment: in a herd of agents the oldest is nearest to its proof, so only a peer
+that has said nothing for a while loses its place to a newcomer. TLS begins with the peer's first byte. Bytes that make
+no sense end their connection, are counted, and cost at most one log line a second. A peer that does not read what it is
+sent is dropped before it fills the memory.
 
 This module knows frames and proofs, but nothing of nodes, rounds or the machine: that is `coordinator.py`.
 """
@@ -18,18 +20,32 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Set, Tuple
 
 from petctl.errors import InternalError, ProtocolError
 from petctl.rendezvous.locator import is_loopback
-from petctl.rendezvous.wire import PEER_LIMIT, PLAIN, UNPROVEN_LIMIT, CoordinatorProof, FrameReader, encode_frame
+from petctl.rendezvous.wire import (
+    PEER_LIMIT,
+    PLAIN,
+    UNPROVEN_LIMIT,
+    CoordinatorProof,
+    FrameReader,
+    Seal,
+    encode_payload,
+    frame,
+    plain_binding,
+    tokens_of,
+)
 
 if TYPE_CHECKING:
     import ssl
 
 PROOF_WITHIN = 5.0  # seconds from the accept to a proof that holds
 UNPROVEN_AT_ONCE = 2048  # more than a large job's agents, all connecting at the same moment
+SILENT = 2.0  # seconds without a byte after which a peer may lose its place to a newcomer
 WRITE_LIMIT = 4 << 20  # bytes a peer may leave unread
 
 _BACKLOG = 4096
 _ACCEPT_BATCH = 64  # per turn of the loop, so that a flood of connections does not starve those that are open
 _REST = 0.1  # seconds without accepting when the process has no descriptor left
+_LATE = 0.25  # seconds: a loop that is later than that first reads what has come meanwhile
+_HANDSHAKE = b"\x16"  # what a TLS connection begins with
 
 log = logging.getLogger("petctl.coordinator")
 
@@ -42,17 +58,22 @@ def allow_many_connections() -> None:
 
 
 class Connection(asyncio.Protocol):
-    """One peer. `role` is empty until it has proved itself; `key` belongs to whoever serves the connection."""
+    """One peer. `role` is empty until it has proved itself; `key`, `report` and `order` are for whoever serves it."""
 
-    def __init__(self, listener: Listener, peer: str, accepted: socket.socket) -> None:
+    def __init__(self, listener: Listener, accepted: socket.socket, address: Tuple[Any, ...]) -> None:
         self.role = ""
         self.key: Any = None
-        self.peer = peer
+        self.report: Any = None  # the last that came over it ...
+        self.order: Any = None  # ... and the last that went
+        self.peer = f"{address[0]}:{address[1]}"
         self.accepted: Optional[socket.socket] = accepted  # ours to close until the loop has it
         self.admission: Optional[asyncio.Task[None]] = None
         self._listener = listener
         self._reader = FrameReader(UNPROVEN_LIMIT)
-        self._proof = CoordinatorProof(listener.token, listener.binding)
+        binding = listener.binding if listener.binding != PLAIN else plain_binding(address, accepted.getsockname())
+        self._proof = CoordinatorProof(listener.tokens, binding)
+        self._seal: Optional[Seal] = None
+        self._unsent = b""
         self._transport: Optional[asyncio.Transport] = None
         self._over = False
 
@@ -62,9 +83,11 @@ class Connection(asyncio.Protocol):
         if self._over:
             transport.abort()
             return
-        transport.write(encode_frame(self._proof.greeting()))
+        self.send(encode_payload(self._proof.greeting()))
 
     def data_received(self, data: bytes) -> None:
+        if not self.role:
+            self._listener.heard(self)
         try:
             for message in self._reader.feed(data):
                 if self._over:
@@ -80,11 +103,15 @@ class Connection(asyncio.Protocol):
         self._over = True
         self._listener.gone(self)
 
-    def send(self, frame: bytes) -> None:
-        """Never waits. A peer that leaves too much unread is dropped."""
+    def send(self, payload: bytes, more: bool = False) -> None:
+        """Never waits. A peer that leaves too much unread is dropped. `more`: it goes together with the next one."""
         if self._over or self._transport is None:
             return
-        self._transport.write(frame)
+        self._unsent += frame(payload, self._seal)
+        if more:
+            return
+        self._transport.write(self._unsent)
+        self._unsent = b""
         unread = self._transport.get_write_buffer_size()
         if unread > WRITE_LIMIT:
             self._listener.hostile(self, f"a peer that left {unread} bytes unread")
@@ -103,23 +130,26 @@ class Connection(asyncio.Protocol):
         elif self.admission is not None:
             self.admission.cancel()
         if self.accepted is not None:
+            self._listener.release(self.accepted)
             self.accepted.close()
 
     def _introduced(self, hello: Dict[str, Any]) -> None:
         try:
             role, answer = self._proof.check(hello)
         except ProtocolError:
-            self.send(encode_frame({"error": "the proof does not hold"}))
+            self.send(encode_payload({"error": "the proof does not hold"}))
             raise
+        self.send(encode_payload({"proof": answer}), more=True)
+        self._seal, self._reader.seal = self._proof.seals()
         self.role = role
         self._reader.limit = PEER_LIMIT
-        self._listener.proven(self, answer)
+        self._listener.proven(self)
 
 
 class Listener:
     """Listens on one port. What proven peers say goes to `received`, their end to `closed`.
 
-    `welcome(connection)` is what a peer gets with the coordinator's own proof.
+    `welcome(connection)` is what a peer gets after the coordinator's own proof.
     """
 
     def __init__(
@@ -127,18 +157,20 @@ class Listener:
         token: str,
         binding: str,
         tls: Optional[ssl.SSLContext],
-        welcome: Callable[[Connection], Optional[Dict[str, Any]]],
+        welcome: Callable[[Connection], Dict[str, Any]],
         received: Callable[[Connection, Dict[str, Any]], None],
         closed: Callable[[Connection], None],
     ) -> None:
-        self.token, self.binding = token, binding
+        self.tokens, self.binding = tokens_of(token), binding
         self.received = received
         self.dropped = 0  # connections ended because of what came over them
         self._tls, self._welcome, self._closed = tls, welcome, closed
         self._unproven: Dict[Connection, float] = {}  # -> when its time is up; oldest first
+        self._silent: Dict[Connection, float] = {}  # -> since when; oldest first, of those that have said nothing yet
         self._proven: Set[Connection] = set()
         self._places = UNPROVEN_AT_ONCE
         self._socket: Optional[socket.socket] = None
+        self._full: Optional[asyncio.TimerHandle] = None  # no place is free: when to look again
         self._sweep: Optional[asyncio.TimerHandle] = None
         self._told: Optional[asyncio.TimerHandle] = None  # a log line about hostile peers was written this second
         self._untold = 0
@@ -162,6 +194,10 @@ class Listener:
             opened.close()
             raise
         self._socket = opened
+        if self._tls is not None:
+            from petctl.rendezvous.tls import use_small_buffers
+
+            use_small_buffers()
         # Strangers never get more than half of the descriptors: the job's own files must still open.
         self._places = min(UNPROVEN_AT_ONCE, max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2))
         self._loop.add_reader(self._socket.fileno(), self._accept)
@@ -174,7 +210,7 @@ class Listener:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
-        for timer in (self._sweep, self._told):
+        for timer in (self._sweep, self._told, self._full):
             if timer is not None:
                 timer.cancel()
         for connection in list(self._unproven):
@@ -187,6 +223,8 @@ class Listener:
     def _accept(self) -> None:
         assert self._socket is not None
         for _ in range(_ACCEPT_BATCH):
+            if len(self._unproven) >= self._places and not self._make_room():
+                return
             try:
                 peer, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -194,14 +232,49 @@ class Listener:
             except OSError as error:
                 self._rest(error)
                 return
-            if len(self._unproven) >= self._places:
-                self.hostile(next(iter(self._unproven)), "too many peers that have proved nothing")
             peer.setblocking(False)
-            connection = Connection(self, f"{address[0]}:{address[1]}", peer)
-            self._unproven[connection] = self._loop.time() + PROOF_WITHIN
+            connection = Connection(self, peer, address)
+            now = self._loop.time()
+            self._unproven[connection], self._silent[connection] = now + PROOF_WITHIN, now
             if self._sweep is None:
                 self._sweep = self._loop.call_later(PROOF_WITHIN, self._give_up_on_the_slow)
+            if self._tls is not None:
+                self._loop.add_reader(peer.fileno(), self._knocked, connection)
+            else:
+                connection.admission = self._loop.create_task(self._admit(connection))
+
+    def _make_room(self) -> bool:
+        """A place of a peer that has said nothing for long; False: nobody is accepted until a place is free."""
+        assert self._socket is not None
+        now = self._loop.time()
+        oldest, since = next(iter(self._silent.items()), (None, now))
+        if oldest is not None and since + SILENT <= now:
+            self.hostile(oldest, "silent, and its place is needed")
+            return True
+        self._loop.remove_reader(self._socket.fileno())
+        self._full = self._loop.call_at(since + SILENT if oldest is not None else now + _REST, self._free)
+        return False
+
+    def _free(self) -> None:
+        """A place may be free again."""
+        if self._full is not None:
+            self._full.cancel()
+            self._full = None
+            self._resume()
+
+    def _knocked(self, connection: Connection) -> None:
+        """The first byte of a peer, or its end: what is no TLS costs no handshake."""
+        assert connection.accepted is not None
+        self.release(connection.accepted)
+        try:
+            first = connection.accepted.recv(1, socket.MSG_PEEK)
+        except OSError:
+            first = b""
+        if first == _HANDSHAKE:
+            self.heard(connection)
             connection.admission = self._loop.create_task(self._admit(connection))
+        else:
+            self.hostile(connection, "no TLS handshake")
 
     async def _admit(self, connection: Connection) -> None:
         peer, connection.accepted = connection.accepted, None
@@ -214,7 +287,7 @@ class Listener:
         except OSError as error:  # TLS that makes no sense is one, and so is one that takes too long
             self.hostile(connection, f"no TLS handshake: {error}")
         except asyncio.CancelledError:
-            self._unproven.pop(connection, None)
+            self._leave(connection)
         finally:
             connection.admission = None
 
@@ -236,7 +309,11 @@ class Listener:
             self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def _give_up_on_the_slow(self) -> None:
-        now, self._sweep = self._loop.time(), None
+        now, due = self._loop.time(), self._sweep.when() if self._sweep is not None else 0.0
+        if due and now > due + _LATE:
+            self._sweep = self._loop.call_at(now, self._give_up_on_the_slow)
+            return
+        self._sweep = None
         for connection, until in list(self._unproven.items()):
             if until > now:
                 self._sweep = self._loop.call_at(until, self._give_up_on_the_slow)
@@ -245,26 +322,36 @@ class Listener:
 
     # -- called by connections -----------------------------------------------------------------------------------------
 
-    def proven(self, connection: Connection, answer: str) -> None:
-        """The peer knows the token: it is let in, and told that so do we."""
-        self._unproven.pop(connection, None)
+    def proven(self, connection: Connection) -> None:
+        """The peer knows the token and was told that so does the coordinator: it is let in."""
+        self._leave(connection)
         self._proven.add(connection)
-        welcome = self._welcome(connection)
-        message: Dict[str, Any] = {"proof": answer}
-        if welcome is not None:
-            message["welcome"] = welcome
-        connection.send(encode_frame(message))
+        connection.send(encode_payload({"welcome": self._welcome(connection)}))
+
+    def heard(self, connection: Connection) -> None:
+        """The peer has said something: its place is its own until its time is up."""
+        self._silent.pop(connection, None)
+
+    def release(self, accepted: socket.socket) -> None:
+        """Stops waiting for the first byte."""
+        if self._tls is not None:
+            self._loop.remove_reader(accepted.fileno())
+
+    def _leave(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
+        if self._unproven.pop(connection, None) is not None:
+            self._free()
 
     def gone(self, connection: Connection) -> None:
         """The connection is over, whoever ended it."""
-        self._unproven.pop(connection, None)
+        self._leave(connection)
         if connection in self._proven:
             self._proven.discard(connection)
             self._closed(connection)
 
     def hostile(self, connection: Connection, why: str) -> None:
         """Ends a connection because of what came over it, or did not."""
-        self._unproven.pop(connection, None)
+        self._leave(connection)
         connection.abort()
         self.dropped += 1
         self._complain(f"dropped a connection from {connection.peer}: {why}")

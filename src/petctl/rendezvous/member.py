@@ -6,6 +6,8 @@ Rules it keeps, whatever the network does:
 - It acknowledges PREPARED only when no worker of an older round is left (the driver says so with `WorkersStopped`).
 - It obeys only the newest coordinator it has heard of: a lower epoch, or the same epoch of another leader, is refused.
 - Losing the coordinator changes nothing for the workers until `fence_after`; then they are stopped.
+- A node whose workers have not ended long after they were killed gives itself up: the others go on without it. Such a
+  worker runs no line of its program any more.
 - Leaving (SIGTERM, RELEASE) is not closing: the others are told, and go on.
 
 It must not know sockets, clocks, processes or chance. The driver carries out the effects in order and feeds back
@@ -14,171 +16,67 @@ events; events of workers name their round, so that late ones of an older round 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import List, Optional, Tuple
 
+from petctl.rendezvous import heartbeat
 from petctl.rendezvous import messages as m
+from petctl.rendezvous.blame import HOLD, OWN, origin
+from petctl.rendezvous.member_events import (
+    Connected,
+    Disconnected,
+    Doing,
+    Dump,
+    Elastic,
+    Exit,
+    PortReserved,
+    Progressed,
+    Received,
+    Reconnect,
+    Reserve,
+    Send,
+    Serving,
+    Start,
+    StartEarly,
+    Stop,
+    Terminate,
+    Tick,
+    Warming,
+    WorkerEnded,
+    WorkerFailed,
+    WorkersStopped,
+)
 from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Progress, Report, Stall
 
+__all__ = [
+    "UNKILLABLE_AFTER",
+    "UNPLANNED_GRACE",
+    "Connected",
+    "Disconnected",
+    "Doing",
+    "Dump",
+    "Elastic",
+    "Exit",
+    "Member",
+    "PortReserved",
+    "Progressed",
+    "Received",
+    "Reconnect",
+    "Reserve",
+    "Send",
+    "Serving",
+    "Start",
+    "StartEarly",
+    "Stop",
+    "Terminate",
+    "Tick",
+    "Warming",
+    "WorkerEnded",
+    "WorkerFailed",
+    "WorkersStopped",
+]
+
 UNPLANNED_GRACE = 5.0  # workers of a broken round get at most this long after SIGTERM: their peers are gone
-
-
-# -- events ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Connected:
-    """The connection stands and both sides have proved themselves."""
-
-
-@dataclass(frozen=True)
-class Disconnected:
-    """The connection is gone."""
-
-
-@dataclass(frozen=True)
-class Received:
-    order: Order
-
-
-@dataclass(frozen=True)
-class PortReserved:
-    """A port is held for rank 0 of `round`; `offer` is for the other members' agents."""
-
-    round: int
-    port: int
-    offer: str = ""
-
-
-@dataclass(frozen=True)
-class WorkerEnded:
-    """One local worker ended with exit code 0; `last` when no other is left."""
-
-    round: int
-    last: bool
-
-
-@dataclass(frozen=True)
-class Serving:
-    """What is left of the local workers of `round` serves others, and ends only when it is stopped."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class WorkerFailed:
-    """The first local failure of `round`."""
-
-    round: int
-    failure: Failure
-
-
-@dataclass(frozen=True)
-class WorkersStopped:
-    """No worker trains any more: each has ended, or is parked and waits for its next place."""
-
-
-@dataclass(frozen=True)
-class Terminate:
-    """The node must go: SIGTERM, preemption."""
-
-    why: str = "the node was asked to stop"
-
-
-@dataclass(frozen=True)
-class Doing:
-    """What the node is doing, for people."""
-
-    note: str
-
-
-@dataclass(frozen=True)
-class Warming:
-    """Whether workers started now would first have to wait for imports that the node is doing already."""
-
-    warming: bool
-
-
-@dataclass(frozen=True)
-class Progressed:
-    """What the local workers of `round` have reported so far."""
-
-    round: int
-    progress: Progress
-
-
-@dataclass(frozen=True)
-class Elastic:
-    """A worker has said that it can wait, parked, for its place."""
-
-
-@dataclass(frozen=True)
-class Tick:
-    """Time has passed."""
-
-
-# -- effects ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Send:
-    report: Report
-
-
-@dataclass(frozen=True)
-class Start:
-    """Start the workers of this round."""
-
-    epoch: int
-    round: int
-    place: Place
-    spent: int
-
-
-@dataclass(frozen=True)
-class StartEarly:
-    """Start workers that wait, parked, until the node has a place; answer with Warming."""
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Stop all workers, within `grace`. Said again, the shorter grace holds, and a final one stays final."""
-
-    grace: float
-    why: str
-    planned: bool = False  # nothing is broken: they may stop where they like, within the grace
-    final: bool = False  # there is no next round for them: the node leaves, or the job is over
-
-
-@dataclass(frozen=True)
-class Dump:
-    """Write down what the workers of `round` are doing: they stand still. If the stall's rank is one of them, it has
-    failed: answer with WorkerFailed."""
-
-    round: int
-    stall: Stall
-
-
-@dataclass(frozen=True)
-class Reserve:
-    """Hold a free port for the workers of `round`, answer with PortReserved."""
-
-    round: int
-
-
-@dataclass(frozen=True)
-class Reconnect:
-    """Drop the connection, resolve the locator again, connect."""
-
-    why: str
-
-
-@dataclass(frozen=True)
-class Exit:
-    """The agent is finished. `outcome` is the job's, or None when only this node leaves."""
-
-    outcome: Optional[Outcome]
-    why: str
+UNKILLABLE_AFTER = 20.0  # seconds after the grace by which killed workers have ended, unless a system call holds them
 
 
 class Member:
@@ -198,7 +96,6 @@ class Member:
     ) -> None:
         self.node, self.incarnation, self.procs, self.address = node, incarnation, procs, address
         self.grace, self.silence, self.fence_after, self.give_up_after = grace, silence, fence_after, give_up_after
-        self.beat = silence / 5
         self.header = Header()
         self.state = m.IDLE
         self.at: Tuple[int, int] = (0, 0)  # (epoch, round) that `state` refers to
@@ -208,8 +105,11 @@ class Member:
         self.ended = False
         self.serving = False  # have all ended well that end by themselves?
         self.failure: Optional[Failure] = None
+        self.held_until: Optional[float] = None  # it may be a consequence: other local workers may tell the cause
         self.alive = False  # are there worker processes?
+        self.stop_by: Optional[float] = None  # they were killed, and should have ended by then
         self.target: Optional[Tuple[int, int]] = None  # prepare for this once they have stopped
+        self._stopping_since = now
         self.reserve = False
         self.leaving = ""
         self.outcome: Optional[Outcome] = None
@@ -227,6 +127,21 @@ class Member:
         self.heard = now  # last word of any coordinator
         self.beat_at = now
 
+    @property
+    def beat(self) -> float:
+        """Seconds between two of its heartbeats."""
+        return heartbeat.interval(self.silence, self.header.wanted)
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which a coordinator that says nothing is left."""
+        return heartbeat.lost_after(self.silence, self.header.wanted)
+
+    @property
+    def fence_at(self) -> float:
+        """When its workers have been without a coordinator for too long."""
+        return self.heard + max(self.fence_after, self.patience)
+
     # -- the door ----------------------------------------------------------------------------------------------------
 
     def step(self, event: object, now: float) -> List[object]:
@@ -241,9 +156,13 @@ class Member:
             return None
         times = [] if self.alive else [self.heard + self.give_up_after]
         if self.connected:
-            times += [self.beat_at, self.contact + self.silence]
+            times += [self.beat_at, self.contact + self.patience]
         if self.alive and self.state in (m.RUNNING, m.FAILED):
-            times.append(self.heard + self.fence_after)
+            times.append(self.fence_at)
+        if self.stop_by is not None:
+            times.append(self.stop_by)
+        if self.held_until is not None and self.state == m.RUNNING:
+            times.append(self.held_until)
         return min(times, default=None)
 
     # -- events ------------------------------------------------------------------------------------------------------
@@ -266,6 +185,7 @@ class Member:
             return []  # overtaken on the way by a newer order
         granted = new.epoch > known.epoch
         self.header = new
+        self.beat_at = min(self.beat_at, now + self.beat)  # heartbeats come more often in a smaller job
         asked = order.probe > self.probe
         self.probe = max(self.probe, order.probe)
         effects = self._obey(order, now)
@@ -283,6 +203,8 @@ class Member:
         if event.round != self.at[1] or self.state != m.RUNNING:
             return []
         first, self.ended = not self.ended, True
+        if event.last and self.failure is not None:
+            return self._fail(now)
         if event.last:
             self.state, self.alive = m.DONE, False
         return self._report(now) if first or event.last else []
@@ -296,11 +218,21 @@ class Member:
     def _on_workerfailed(self, event: WorkerFailed, now: float) -> List[object]:
         if event.round != self.at[1] or self.state != m.RUNNING:
             return []
-        self.state, self.failure = m.FAILED, event.failure
-        return [*self._report(now), Stop(min(self.grace, UNPLANNED_GRACE), "a worker of this node failed")]
+        before = self.failure
+        if before is None or origin(event.failure) < origin(before):
+            self.failure = event.failure
+        assert self.failure is not None
+        if event.last or origin(self.failure) == OWN:
+            return self._fail(now)
+        self.held_until = now + HOLD if self.held_until is None else self.held_until
+        return self._report(now) if self.failure is not before else []
+
+    def _fail(self, now: float) -> List[object]:
+        self.state, self.held_until = m.FAILED, None
+        return [*self._report(now), self._stop(UNPLANNED_GRACE, "a worker of this node failed", now)]
 
     def _on_workersstopped(self, event: WorkersStopped, now: float) -> List[object]:
-        self.alive = False
+        self.alive, self.stop_by = False, None
         if self.outcome is not None or self.leaving:
             return self._exit(now)
         if self.target is not None:
@@ -339,13 +271,19 @@ class Member:
         if now >= self.heard + self.give_up_after and not self.alive:
             self.exited = True
             return [Exit(None, f"no coordinator for {self.give_up_after:.0f} s")]
+        if self.stop_by is not None and now >= self.stop_by:
+            self.exited = True
+            why = f"its workers did not end within {now - self._stopping_since:.0f} s, though they were killed"
+            return [Exit(self.outcome, why, stuck=True)]
         effects: List[object] = []
-        if self.connected and now >= self.contact + self.silence:
+        if self.connected and now >= self.contact + self.patience:
             self.connected = False
-            effects.append(Reconnect(f"the coordinator was silent for {self.silence:.0f} s"))
-        if self.alive and self.state in (m.RUNNING, m.FAILED) and now >= self.heard + self.fence_after:
+            effects.append(Reconnect(f"the coordinator was silent for {self.patience:.0f} s"))
+        if self.alive and self.state in (m.RUNNING, m.FAILED) and now >= self.fence_at:
             self.state = m.STOPPING
-            effects.append(Stop(min(self.grace, UNPLANNED_GRACE), f"no coordinator for {self.fence_after:.0f} s"))
+            effects.append(self._stop(UNPLANNED_GRACE, f"no coordinator for {now - self.heard:.0f} s", now))
+        elif self.state == m.RUNNING and self.held_until is not None and now >= self.held_until:
+            effects += self._fail(now)
         if self.connected and now >= self.beat_at:
             effects += self._report(now, beat=True)
         return effects
@@ -363,7 +301,7 @@ class Member:
             return self._prepare(order, now)
         if order.kind == m.STANDBY and self.state == m.RUNNING:
             self.state = m.STOPPING
-            return [Stop(min(self.grace, UNPLANNED_GRACE), "the round goes on without this node"), *self._report(now)]
+            return [self._stop(UNPLANNED_GRACE, "the round goes on without this node", now), *self._report(now)]
         if order.kind == m.STANDBY and order.early and not self.alive and not self.early:
             self.early = self.warming = True
             return [StartEarly()]
@@ -376,7 +314,7 @@ class Member:
             self.state, self.alive = m.RUNNING, True
             self.place, self.placed = order.place, self.at
             self.procs = order.place.procs or self.procs
-            self.ended, self.failure, self.progress, self.stall = False, None, None, None
+            self.ended, self.failure, self.progress, self.stall, self.held_until = False, None, None, None, None
             start = Start(order.header.epoch, order.round, order.place, order.header.spent)
             return [start, *self._report(now)]
         return []
@@ -391,15 +329,16 @@ class Member:
         self.target = wanted
         if not self.alive:
             return self._prepared(now)
-        grace = self.grace if order.planned else min(self.grace, UNPLANNED_GRACE)
+        grace = self.grace if order.planned else UNPLANNED_GRACE
         changed, self.state = self.state != m.STOPPING, m.STOPPING
-        return [Stop(grace, order.sentence, planned=order.planned), *(self._report(now) if changed else [])]
+        stop = self._stop(grace, order.sentence, now, planned=order.planned)
+        return [stop, *(self._report(now) if changed else [])]
 
     def _prepared(self, now: float) -> List[object]:
         assert self.target is not None
         self.at, self.target = self.target, None
         self.state, self.port, self.offer = m.PREPARED, 0, ""
-        self.ended, self.serving, self.failure = False, False, None
+        self.ended, self.serving, self.failure, self.progress = False, False, None, None
         return [Reserve(self.at[1])] if self.reserve else self._report(now)
 
     def _close(self, order: Order, now: float) -> List[object]:
@@ -409,8 +348,8 @@ class Member:
         if not self.alive:
             return self._exit(now)
         planned = order.outcome is not None and order.outcome.state != m.ENDED_FAILED
-        grace = self.grace if planned else min(self.grace, UNPLANNED_GRACE)
-        return [Stop(grace, order.sentence or "the job is over", planned, final=True)]
+        grace = self.grace if planned else UNPLANNED_GRACE
+        return [self._stop(grace, order.sentence or "the job is over", now, planned, final=True)]
 
     def _leave(self, why: str, now: float) -> List[object]:
         if self.leaving:
@@ -420,7 +359,14 @@ class Member:
             return self._exit(now)
         if self.state == m.RUNNING:
             self.state = m.STOPPING
-        return [*self._report(now), Stop(self.grace, why, planned=True, final=True)]
+        return [*self._report(now), self._stop(self.grace, why, now, planned=True, final=True)]
+
+    def _stop(self, grace: float, why: str, now: float, planned: bool = False, final: bool = False) -> Stop:
+        grace = min(self.grace, grace)
+        if self.stop_by is None:
+            self._stopping_since = now
+        self.stop_by = min(self.stop_by or now + grace + UNKILLABLE_AFTER, now + grace + UNKILLABLE_AFTER)
+        return Stop(grace, why, planned, final)
 
     def _exit(self, now: float) -> List[object]:
         self.exited = True

@@ -5,6 +5,9 @@ something changes, and one with every heartbeat. The coordinator answers with an
 one node, whole, each time. Nothing is a delta, so a lost, repeated or reordered message is healed by the next one, and
 a new coordinator learns all there is to know from one report of each node.
 
+Over one connection, which loses and reorders nothing, the drivers leave out what has not changed since the message
+before: a field that is null has its default again.
+
 A `Header` travels in both directions: it is what must survive the coordinator (epoch, round, failures spent, wanted
 size). Nodes keep the newest header they have seen and send it back; the highest (epoch, seq) wins.
 
@@ -17,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Type, TypeVar, Union
 
 from petctl.errors import ProtocolError
 
@@ -203,20 +206,27 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")  # names become parts of 
 _FIELDS: Dict[Any, Any] = {}
 
 
-def encode(message: Any) -> Dict[str, Any]:
-    """A message as plain JSON types; fields at their default are left out."""
+def encode(message: Any, before: Any = None) -> Dict[str, Any]:
+    """A message as plain JSON types; without fields at their default, or that are as they were in the one before."""
     out: Dict[str, Any] = {}
     for name, _, default in _fields(type(message)):
         value = getattr(message, name)
-        if value is None or value == default:
+        known = default if before is None else getattr(before, name)
+        if value is known or value == known:
             continue
-        out[name] = encode(value) if name in _NESTED else value
+        out[name] = encode(value) if name in _NESTED and value is not None else value
     return out
 
 
-def decode_report(data: object) -> Report:
-    """A report from foreign data, or ProtocolError."""
-    report = _decode(Report, data)
+def changes(message: Mapping[str, Any], before: Mapping[str, Any]) -> Dict[str, Any]:
+    """What is new in an encoded message; fields that are not in it any more are null."""
+    gone = {name: None for name in before if name not in message}
+    return {**gone, **{name: value for name, value in message.items() if name not in before or before[name] != value}}
+
+
+def decode_report(data: object, before: Optional[Report] = None) -> Report:
+    """A report from foreign data, or ProtocolError; what it leaves out is as it was `before`."""
+    report = _decode(Report, data, before)
     if report.state not in STATES:
         raise ProtocolError(f"a report with the unknown state {report.state[:40]!r}")
     if not _NAME.fullmatch(report.node) or not _NAME.fullmatch(report.incarnation):
@@ -256,14 +266,16 @@ def _default(field: dataclasses.Field[Any]) -> Any:
     return ... if field.default is dataclasses.MISSING else field.default
 
 
-def _decode(kind: Type[_T], data: object) -> _T:
+def _decode(kind: Type[_T], data: object, before: Optional[_T] = None) -> _T:
     if not isinstance(data, dict):
         raise ProtocolError(f"a {kind.__name__.lower()} must be an object, not {type(data).__name__}")
-    values: Dict[str, Any] = {}
+    values: Dict[str, Any] = dict(before.__dict__) if before is not None else {}
     for name, annotation, default in _fields(kind):
         value = data.get(name)
         if value is None:
-            if default is ...:
+            if name in data:
+                values.pop(name, None)
+            if default is ... and name not in values:
                 raise ProtocolError(f"a {kind.__name__.lower()} without {name!r}")
         elif type(value) is int and annotation == "int" and -_WHOLE <= value <= _WHOLE:  # the most frequent case
             values[name] = value

@@ -14,13 +14,12 @@ class Node:
     """A node that is alive as far as the coordinator knows."""
 
     report: Report
-    deadline: float  # lost when this passes without a word
     connected: bool = True
     answer: bool = False  # a heartbeat waits for its answer
     told: int = -1  # seq of the last order it got
     ran: int = 0  # the last round that it was told to run
     release: bool = False
-    failed: int = 0  # arrival number of its failure in the current round; the lowest is the root cause
+    failed: int = 0  # arrival number of its failure in the current round
     unfit: str = ""  # why the job does without it
 
     @property
@@ -49,7 +48,8 @@ def last_round(nodes: Mapping[str, Node]) -> Tuple[Optional[Tuple[int, int]], Di
 
 def left_out(nodes: Mapping[str, Node]) -> str:
     """Whom the job does without, and why."""
-    return in_short([nodes[name].unfit for name in sorted(nodes, key=natural) if nodes[name].unfit])
+    unfit = {name: node.unfit for name, node in nodes.items() if node.unfit}
+    return in_short([unfit[name] for name in sorted(unfit, key=natural)])
 
 
 def in_short(sentences: Sequence[str]) -> str:

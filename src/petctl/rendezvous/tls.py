@@ -25,6 +25,14 @@ def server_context(certificate: Union[str, Path], key: Union[str, Path]) -> ssl.
     return context
 
 
+def use_small_buffers() -> None:
+    """Has asyncio keep one TLS record's worth of bytes to read into for each connection, instead of 256 KiB."""
+    from asyncio import sslproto
+
+    if hasattr(sslproto.SSLProtocol, "max_size"):
+        sslproto.SSLProtocol.max_size = 16 << 10
+
+
 def client_context() -> ssl.SSLContext:
     """Encrypts, and trusts nobody yet: `check_pin` does, before anything is sent."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

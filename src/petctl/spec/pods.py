@@ -20,6 +20,7 @@ from msgspec import field
 from petctl.spec import values
 from petctl.spec.fields import convert_fields
 from petctl.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.spec.quantities import parse_duration
 from petctl.spec.volumes import Volume, byte_quantity, volumes
 
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
@@ -57,6 +58,9 @@ class PodOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=T
     labels: dict[str, str] = field(default_factory=dict)  # of the pods and of whatever makes them
     annotations: dict[str, str] = field(default_factory=dict)
     volumes: list[Volume] = field(default_factory=list)
+    coordinator: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for the coordinator's pod
+    ttl_after_finished: float | None = None  # seconds after its end until the job is deleted; None: never
+    agent_image: str = ""  # has a Python for the agent, where the job's image has none
 
     def __post_init__(self) -> None:
         problems = convert_fields(self, _POD_OPTIONS)
@@ -142,4 +146,7 @@ _POD_OPTIONS = {
     "labels": _labels,
     "annotations": _annotations,
     "volumes": volumes,
+    "coordinator": values.mapping,
+    "ttl_after_finished": lambda value: None if value is None else parse_duration(value),
+    "agent_image": values.single_line,
 }

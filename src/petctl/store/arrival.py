@@ -24,6 +24,7 @@ from petctl.store.sums import Kinds, Running, Sum
 
 PARTIAL = ".petctl-part"
 DONE = ".petctl-part.done"
+_OWN = os.O_CLOEXEC | os.O_NOFOLLOW  # a link of that name was put there by somebody who wants to be written through
 _RECORD = re.compile(r"(\d+) ([0-9a-f]{32}|-) ([0-9a-f]{8}|-)\n")
 
 
@@ -31,7 +32,7 @@ def put_small(path: str, data: Any, source: Entry) -> None:
     """A file that is there in one go."""
     partial = path + PARTIAL
     try:
-        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OWN, 0o666)
         try:
             _write_all(file, data, 0)
             _give_name(file, partial, path, source)
@@ -53,11 +54,11 @@ class FileSink:
         self._lock = threading.Lock()
         # The kernel lets one thread at a time write to a file, and has the others spin: a quarter of all the work.
         self._turn = threading.Lock()
-        self._data = os.open(self._partial, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._data = _opened(self._partial, os.O_RDWR | os.O_CREAT, path)
         self._record = -1
         try:
             fcntl.flock(self._data, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._record = os.open(self._done, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_APPEND, 0o666)
+            self._record = _opened(self._done, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
             self._take_up(json.dumps({"of": identity, "size": source.size, "part": self.part}) + "\n")
             _reserve(self._data, source.size)
         except BaseException as error:
@@ -121,7 +122,9 @@ class FileSink:
             self._data = self._record = -1
 
     def _take_up(self, header: str) -> None:
-        lines = Path(self._done).read_text(encoding="ascii", errors="replace").splitlines(keepends=True)
+        with open(os.dup(self._record), encoding="ascii", errors="replace", newline="") as record:
+            record.seek(0)
+            lines = record.read().splitlines(keepends=True)
         if not lines or lines[0] != header:
             for descriptor in (self._record, self._data):
                 # Not without need: a file that was cut to nothing may be written out as it is closed.
@@ -133,6 +136,15 @@ class FileSink:
             if known := _RECORD.fullmatch(line):
                 number, md5, crc32 = known.groups()
                 self.there[int(number)] = Sum(bytes.fromhex(md5.strip("-")), None if crc32 == "-" else int(crc32, 16))
+
+
+def _opened(path: str, flags: int, target: str) -> int:
+    try:
+        return os.open(path, flags | _OWN, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise explained(error, target) from None
+        raise
 
 
 def _reserve(descriptor: int, size: int) -> None:
@@ -175,6 +187,8 @@ def explained(error: OSError, path: str) -> StoreError | NoRoom:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return Refused(f"{path}: {error.strerror}; check who may read and write it")
+    if error.errno == errno.ELOOP:
+        return StoreError(f"{path}{PARTIAL}: a link lies where the file is to be written; remove it")
     if error.errno == errno.ENOENT:
         return NoSuchPlace(f"{path} does not exist")
     if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):

@@ -7,6 +7,7 @@ those who can wait, repeat and explain: `rest.py`. Knows nothing of stores and s
 
 from __future__ import annotations
 
+import re
 import selectors
 import socket
 import ssl
@@ -222,7 +223,7 @@ class _Lane:
             except Cut:
                 return False
             length = self._head.get("content-length")
-            if self._head.status >= 300 or not length.isdigit():
+            if self._head.status >= 300 or not re.fullmatch("[0-9]{1,18}", length) or int(length) > LARGEST:
                 return False
             self._begin = end + 4
             self._end = self._begin + int(length)

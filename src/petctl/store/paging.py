@@ -16,8 +16,8 @@ from itertools import repeat
 from typing import Callable, Iterator, Mapping
 from xml.etree import ElementTree
 
+from petctl.depot.answers import BadAnswer, parse_xml, whole_number
 from petctl.depot.marks import FOLDER_MARK, stands_for_folder
-from petctl.store.parts import xml_answer
 from petctl.store.place import Entry
 from petctl.store.rest import Rest
 
@@ -35,7 +35,7 @@ def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[
     for page in _pages(rest, kind, prefix, {}, most):
         for name, size, modified, tag, mark in _rows(page, kind, columns):
             if len(name) > len(prefix):
-                yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag), bool(mark))
+                yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag), bool(mark))
         if most:
             return
 
@@ -44,13 +44,13 @@ def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
     """Objects and folders with this prefix and no slash after it, names without the prefix."""
     common, path = ("CommonPrefixes", "Prefix") if kind == "s3" else ("BlobPrefix", "Name")
     for page in _pages(rest, kind, prefix, {"delimiter": "/"}):
-        root = xml_answer(page)
+        root = parse_xml(page)
         for item in root.iter(common):
             yield Entry((item.findtext(path) or "")[len(prefix) : -1], 0, 0.0, folder=True)
         when = _iso_time if kind == "s3" else _mail_time
         for name, size, modified, tag, mark in _parsed_rows(root, kind):
             if len(name) > len(prefix) and not mark:
-                yield Entry(name[len(prefix) :], int(size or 0), when(modified), _quoted(tag))
+                yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag))
 
 
 def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: int = 0) -> Iterator[bytes]:
@@ -64,8 +64,11 @@ def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: in
         mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
     page = rest.call("GET", "", {**query, size: str(most or _FIRST)}).body
     query[size] = str(PAGE[kind])
+    marker = ""
     while (found := marked.search(page)) and not most:
-        marker = ElementTree.fromstring(b"<a>" + found[1] + b"</a>").text or ""
+        before, marker = marker, parse_xml(b"<a>" + found[1] + b"</a>").text or ""
+        if marker == before:
+            raise BadAnswer("the store's listing has no end")
         next_page = _begun(lambda marker=marker: rest.call("GET", "", {**query, mark: marker}).body)  # type: ignore[misc]
         yield page
         page = next_page()
@@ -96,13 +99,16 @@ def _begun(work: Callable[[], bytes]) -> Callable[[], bytes]:
 def _rows(page: bytes, kind: str, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Name, size, time and tag of each object, and whether it only stands for a folder. Column by column, which is
     quick, where every object has them all and none is such a mark."""
-    text = page.decode()
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        raise BadAnswer("the store's answer is not text") from None
     found = [re.findall(f"<{column}>([^<]*)</{column}>", text) for column in columns]
     items = text.count("<Contents>" if kind == "s3" else "<Blob>")
     plain = "&" not in "".join(found[0]) and FOLDER_MARK not in text.lower()
-    if plain and all(len(column) == items for column in found):
+    if items and plain and all(len(column) == items for column in found):
         return iter(zip(*found, repeat("")))
-    return _parsed_rows(xml_answer(page), kind)
+    return _parsed_rows(parse_xml(page), kind)
 
 
 def _parsed_rows(root: ElementTree.Element, kind: str) -> Iterator[tuple[str, ...]]:
@@ -122,9 +128,20 @@ def _quoted(tag: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _iso_time(text: str) -> float:
-    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        raise BadAnswer(f"the store's answer has the time {text[:40]!r}") from None
 
 
 @lru_cache(maxsize=1024)
 def _mail_time(text: str) -> float:
-    return parsedate_to_datetime(text).timestamp()
+    return mail_time(text)
+
+
+def mail_time(text: str) -> float:
+    """Seconds since 1970, from a time as HTTP's headers carry it."""
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        raise BadAnswer(f"the store's answer has the time {text[:40]!r}") from None

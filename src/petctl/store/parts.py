@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Mapping, Protocol, Sequence
 from xml.etree import ElementTree
 
+from petctl.agent.owner_only import make_private_directory
+from petctl.depot.answers import BadAnswer, parse_xml, whole_number
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
 from petctl.store.body import Body, Held
 from petctl.store.rest import Rest
@@ -90,7 +92,7 @@ class Records:
         """Notes it before the first part is sent."""
         if self._folder is None:
             return
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_private_directory(self._folder)
         file = self._file(path)
         fresh = file.with_suffix(".new")
         fresh.write_text(json.dumps({"object": f"{self._root}/{path}", **noted}))
@@ -133,7 +135,7 @@ class S3Parts:
         # A store that ignores what it does not know does not repeat it.
         knows = all(answer.headers.get(name) == value for name, value in _WHOLE_CRC32.items())
         upload.kinds = CRC32 if knows else MD5
-        upload.id = xml_answer(answer.body).findtext("UploadId") or ""
+        upload.id = parse_xml(answer.body).findtext("UploadId") or ""
         noted = {"id": upload.id, "size": str(size), "source": source, "sum": "crc32" if knows else "md5"}
         self._records.write(path, noted)
         return upload, {}, True
@@ -155,7 +157,7 @@ class S3Parts:
                 f"the store could not put the parts of {upload.path} together; run the same command again"
             )
         self._records.forget(upload.path)
-        if not self._joined_right(upload, xml_answer(answer.body), sums):
+        if not self._joined_right(upload, parse_xml(answer.body), sums):
             raise Damaged(f"{upload.path}: the store joined other parts than were sent; remove it and send it again")
 
     def _joined_right(self, upload: Upload, said: ElementTree.Element, sums: Sequence[Sum]) -> bool:
@@ -175,16 +177,19 @@ class S3Parts:
             query = {"uploadId": upload.id, "max-parts": "1000"}
             if marker:
                 query["part-number-marker"] = marker
-            root = xml_answer(self._rest.call("GET", upload.path, query).body)
+            root = parse_xml(self._rest.call("GET", upload.path, query).body)
             for part in root.iter("Part"):
-                number, tag = int(part.findtext("PartNumber") or 0) - 1, part.findtext("ETag") or ""
+                number = whole_number(part.findtext("PartNumber") or "0", "number of a part") - 1
+                tag = part.findtext("ETag") or ""
                 expected = min(upload.part, upload.size - number * upload.part)
-                if int(part.findtext("Size") or -1) != expected:
+                if part.findtext("Size") != str(expected):
                     continue
                 if re.fullmatch(r'"?[0-9a-f]{32}"?', tag):
                     crc32 = parse_crc32(part.findtext("ChecksumCRC32") or "-")
                     found[number], upload.tags[number] = Sum(bytes.fromhex(tag.strip('"')), crc32), tag
-            marker = root.findtext("NextPartNumberMarker") or ""
+            before, marker = marker, root.findtext("NextPartNumberMarker") or ""
+            if marker == before and marker:
+                raise BadAnswer("the store's list of parts has no end")
             if root.findtext("IsTruncated") != "true" or not marker:
                 return found
 
@@ -210,13 +215,13 @@ class AzureParts:
             listed = self._rest.call("GET", path, {"comp": "blocklist", "blocklisttype": "uncommitted"}).body
         except (NoSuchPlace, Refused):
             listed = b"<BlockList/>"  # nothing there, or keys that may write and not look
-        for block in xml_answer(listed).iter("Block"):
-            name = base64.b64decode(block.findtext("Name") or "").decode("ascii", "replace")
+        for block in parse_xml(listed).iter("Block"):
+            name = _decoded(block.findtext("Name") or "")
             known = re.fullmatch(r"petctl-(\d{5})-([0-9a-f]{32})-([0-9a-f]{8})", name)
             if known is None:
                 continue
             number = int(known[1])
-            if int(block.findtext("Size") or -1) == min(upload.part, size - number * upload.part):
+            if block.findtext("Size") == str(min(upload.part, size - number * upload.part)):
                 found[number] = Sum(bytes.fromhex(known[2]), int(known[3], 16))
         self._records.write(path, {"size": str(size), "source": source})
         return upload, found, same
@@ -266,10 +271,12 @@ def _block(number: int, known: Sum) -> str:
     return base64_text(f"petctl-{number:05d}-{known.md5.hex()}-{known.crc32 or 0:08x}".encode())
 
 
-def xml_answer(data: bytes) -> ElementTree.Element:
-    """A store's answer without its namespaces."""
-    text = re.sub(rb'\sxmlns="[^"]*"', b"", data, count=1).lstrip(b"\xef\xbb\xbf")
-    return ElementTree.fromstring(text)
+def _decoded(name: str) -> str:
+    """A block's name; whoever else makes blocks may call them what he likes."""
+    try:
+        return base64.b64decode(name).decode("ascii", "replace")
+    except ValueError:
+        return ""
 
 
 def _as_text(value: str) -> str:

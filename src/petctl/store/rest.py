@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Callable, Iterator, Mapping, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
+from petctl.depot.answers import BadAnswer
 from petctl.depot.refusals import PASSING, reason
 from petctl.depot.signing import AwsKey, shared_key, sigv4_headers
 from petctl.errors import Damaged, PetctlError, StoreError
@@ -150,6 +151,9 @@ class Rest:
             kept = wire.used
             try:
                 return wire, wire.ask(head, body, method != "HEAD")
+            except BadAnswer:
+                wire.close()
+                raise
             except OSError as error:
                 wire.close()
                 if not kept or not isinstance(error, ConnectionError):
@@ -196,6 +200,8 @@ class _Attempts:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, BadAnswer):
+            raise StoreError(f"{self._rest._location.root} at {self._rest._base}: {error}") from None
         if isinstance(error, OSError):
             self._wait(unreachable(self._rest._location, _reason(error), self._rest._base))
             return True

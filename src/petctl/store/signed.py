@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
 from typing import Iterator, Mapping, Sequence
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, quote
 
+from petctl.depot.answers import whole_number
 from petctl.depot.marks import FOLDER_MARK
+from petctl.depot.proxies import proxy_of
 from petctl.depot.signing import blob_sas
 from petctl.errors import NoSuchPlace, Refused
 from petctl.store.body import Body, Held
@@ -20,7 +21,7 @@ from petctl.store.bucket import PLAIN_MD5, Bucket
 from petctl.store.credentials import Access, Surroundings, base_url, find_access
 from petctl.store.lanes import Lanes
 from petctl.store.location import Location
-from petctl.store.paging import page_children, page_entries
+from petctl.store.paging import mail_time, page_children, page_entries
 from petctl.store.parts import (
     CHECKSUM_NAME,
     CRC32_NAME,
@@ -45,7 +46,7 @@ def open_bucket(location: Location, surroundings: Surroundings) -> Bucket:
     """The bucket or container that a location is in; StoreUnreachable at once if nobody listens at its endpoint."""
     root = location.__class__(location.kind, location.bucket, "", location.account, sas=location.sas)
     access = find_access(location, surroundings)
-    if behind_proxy(base_url(root, access), surroundings.environ):
+    if proxy_of(base_url(root, access), surroundings.environ):
         return Bucket(root, access)  # obstore knows how to talk to one
     if access.endpoint:
         probe(root, access.endpoint)
@@ -53,16 +54,6 @@ def open_bucket(location: Location, surroundings: Surroundings) -> Bucket:
     if access.anonymous or location.kind not in ("s3", "az") or not signs:
         return Bucket(root, access)
     return SignedBucket(root, access, Records(surroundings.records, root.root))
-
-
-def behind_proxy(url: str, environ: Mapping[str, str]) -> bool:
-    """Whether the environment wants requests to this URL to go through a proxy (https_proxy, no_proxy, ...)."""
-    names = {name.lower(): value for name, value in environ.items() if value}
-    parts = urlsplit(url)
-    proxies = [names[name] for name in (f"{parts.scheme}_proxy", "all_proxy") if name in names]
-    spared = [name.strip().lstrip(".") for name in names.get("no_proxy", "").split(",") if name.strip()]
-    host = parts.hostname or ""
-    return bool(proxies) and not any(name == "*" or f".{host}".endswith(f".{name}") for name in spared)
 
 
 class SignedBucket(Bucket):
@@ -121,9 +112,9 @@ class SignedBucket(Bucket):
         except Refused:
             self.holds(path)  # for the same reason: this says why
             raise
-        modified = parsedate_to_datetime(headers["last-modified"]).timestamp()
+        modified = mail_time(headers.get("last-modified", ""))
         mark = headers.get(self._meta + FOLDER_MARK, "") == "true"
-        return Entry(path, int(headers["content-length"]), modified, headers.get("etag", ""), mark)
+        return Entry(path, whole_number(headers.get("content-length", "")), modified, headers.get("etag", ""), mark)
 
     def whole(self, entry: Entry) -> Body:
         answer = self._rest.call("GET", entry.path)
@@ -189,7 +180,8 @@ class SignedBucket(Bucket):
         if self.location.kind == "az" and self.access.key:  # obstore signs names with blanks wrongly
             now = datetime.now(timezone.utc)
             begin, end = now - timedelta(minutes=15), now + timedelta(seconds=seconds)  # clocks differ
-            sas = blob_sas(self.access.key_id, self.access.key, self.location.bucket, path, "r", begin, end)
+            key_id, key, https = self.access.key_id, self.access.key, self.access.endpoint.startswith("https:")
+            sas = blob_sas(key_id, key, self.location.bucket, path, "r", begin, end, https=https)
             return f"{self.access.endpoint}/{self.location.bucket}/{quote(path)}?{sas}"
         return super().url(path, seconds)
 

@@ -6,16 +6,19 @@ Knows nothing of signatures, stores or repetition. Not for several threads at on
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import struct
 from functools import cached_property
 from typing import Mapping
 
+from petctl.depot.answers import LARGEST, BadAnswer, whole_number
 from petctl.store.body import Body
 
 _ROOM = 1 << 16
 _LONGEST_HEAD = 1 << 18
+_MOST_LINES = 100  # of what nobody needs: answers that announce another one, trailers
 
 
 class Head:
@@ -80,16 +83,19 @@ class Wire:
             body.send(head, self._socket)
         except (BrokenPipeError, ConnectionResetError):
             pass  # it may have refused before it read everything; if it did not, the next line says so
-        while (answer := self._read_head()).status == 100:
-            pass
+        answer = self._read_head()
+        for _ in range(_MOST_LINES):
+            if answer.status != 100:
+                break
+            answer = self._read_head()
         length = answer.get("content-length")
         self._chunked = not length and answer.get("transfer-encoding").lower() == "chunked"
         self._closing = answer.get("connection").lower() == "close"
         if not has_body or answer.status in (204, 304):
             self._chunked, length = False, "0"
-        elif not self._chunked and not length.isdigit():
+        elif not self._chunked and not length:
             raise Cut("the answer does not say how long it is")
-        self._left = int(length or 0)
+        self._left = whole_number(length or "0", "length")
         self.used = True
         return answer
 
@@ -100,6 +106,8 @@ class Wire:
 
     def read(self) -> bytes:
         """The rest of the answer."""
+        if self._left > LARGEST:
+            raise self._too_long()
         if not self._chunked:
             if len(self._ahead) >= self._left:
                 return self._take_ahead(self._left)
@@ -107,7 +115,11 @@ class Wire:
             self._fill_from_chunk(memoryview(data))
             return bytes(data)
         pieces = []
+        room = LARGEST
         while self._next_chunk():
+            room -= self._left
+            if room < 0:
+                raise self._too_long()
             data = bytearray(self._left)
             self._fill_from_chunk(memoryview(data))
             pieces.append(bytes(data))
@@ -139,12 +151,22 @@ class Wire:
     def _next_chunk(self) -> bool:
         """Whether there is one."""
         line = self._read_line() or self._read_line()  # the empty one ends the chunk before
-        self._left = int(line.partition(b";")[0], 16)
+        size = line.partition(b";")[0].strip()
+        if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", size):
+            raise BadAnswer(f"the store's answer has a chunk of the size {size[:40]!r}")
+        self._left = int(size, 16)
         if not self._left:
-            while self._read_line():
-                pass
+            for _ in range(_MOST_LINES):
+                if not self._read_line():
+                    break
+            else:
+                self._closing = True  # whatever else it says is not waited for
             self._chunked = False
         return self._chunked
+
+    def _too_long(self) -> BadAnswer:
+        self._closing = True
+        return BadAnswer(f"the store's answer is longer than {LARGEST >> 20} MiB")
 
     def _read_line(self) -> bytes:
         return self._read_to(b"\r\n")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Set, Tuple
 
-from petctl.errors import UsageError
 from petctl.supervision.chronicle import Chronicle
+from petctl.supervision.compact import pack
 from petctl.supervision.printing import Printer
 from petctl.supervision.records import append_event, new_event
 
@@ -32,6 +32,7 @@ class Board(Chronicle):
         self._memory, self._printer = memory, printer
         self._forgetful = False  # an event could not be remembered
         self._watchers: Set[asyncio.Future[None]] = set()
+        self._packed: Tuple[Dict[str, Any], Dict[str, Any]] = ({}, {})  # the newest status, and its short form
         self._over = False
 
     def put_event(self, event: Dict[str, Any]) -> None:
@@ -50,14 +51,18 @@ class Board(Chronicle):
         return True
 
     def now(self) -> Dict[str, Any]:
-        """The status of this very moment."""
+        """The status of this very moment, in its short form."""
         self.write()
-        return self.status
+        return self._short()
+
+    def totals(self) -> Dict[str, Any]:
+        """What has been counted so far: little, for whoever asks about many jobs."""
+        history = self.history
+        lost = {"nodes_lost": history.nodes_lost, "seconds_lost": history.seconds_lost}
+        return {"rounds_run": history.ran, "spent": history.spent, **lost}
 
     async def watch(self, seen: int, within: float) -> Dict[str, Any]:
         """A picture other than `seen`, as soon as there is one, or the newest after `within` seconds."""
-        if type(seen) is not int or type(within) not in (int, float):
-            raise UsageError("watch takes the number of the version that was seen, and seconds")
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(max(0.0, within), WATCH_LIMIT)
         while self.version == seen and not self._over and loop.time() < deadline:
@@ -67,7 +72,13 @@ class Board(Chronicle):
                 await asyncio.wait({changed}, timeout=deadline - loop.time())
             finally:
                 self._watchers.discard(changed)
-        return {"version": self.version, "status": self.status}
+        return {"version": self.version, "status": self._short()}
+
+    def _short(self) -> Dict[str, Any]:
+        """The status in its short form, made once for all who watch."""
+        if self._packed[0] is not self.status:
+            self._packed = (self.status, pack(self.status))
+        return self._packed[1]
 
     async def close(self, outcome: Dict[str, Any], finished: float, **late: Any) -> None:
         """The last picture, with what became known after the end: printed, and given to all who watch."""
@@ -75,7 +86,7 @@ class Board(Chronicle):
         self.finish(outcome, finished, **late)
         self._over = True
         self._wake()
-        self._printer.print(new_event("final", str(outcome["sentence"]), status=self.status), always=True)
+        self._printer.print(new_event("final", str(outcome["sentence"]), status=pack(self.status)), always=True)
         # A watcher wakes in the next turn of the loop; its answer is a task's result, which is sent two turns later.
         for _ in range(4):
             await asyncio.sleep(0)

@@ -66,7 +66,8 @@ class Chronicle:
         """Makes a picture, and passes it on if it has changed."""
         history = self.history
         status = {**self.status, **self.picture(), "rounds": history.rounds, "started": history.started}
-        status["last_failure"] = history.last_failure
+        status["rounds_run"], status["last_failure"] = history.ran, history.last_failure
+        status["nodes_lost"], status["seconds_lost"] = history.nodes_lost, history.seconds_lost
         if status["state"] != self.status["state"]:
             status["since"] = time.time()
         self.status = status

@@ -1,4 +1,4 @@
-"""The command line of `petctl-agent.pyz`: `coordinate`, `fill`, and everything that an agent can do."""
+"""The command line of `petctl-agent.pyz`: `coordinate`, `fill`, `copy-python`, and everything that an agent can do."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from petctl.supervision.options import USAGE, CoordinateOptions, parse_coordinat
 
 def main(words: Optional[List[str]] = None) -> int:
     """Runs one command and answers with its exit code."""
-    return agent_main(words, {"coordinate": _coordinate, "fill": _fill})
+    return agent_main(words, {"coordinate": _coordinate, "fill": _fill, "copy-python": _copy_python})
 
 
 def _fill(words: List[str]) -> int:
     from petctl.agent.filling import main as fill_main
 
     return fill_main(words)
+
+
+def _copy_python(words: List[str]) -> int:
+    from petctl.agent.python_copy import main as copy_main
+
+    return copy_main(words)
 
 
 def _coordinate(words: List[str]) -> int:

@@ -4,6 +4,8 @@
     token, tls.crt, tls.key   who may connect, and how it is encrypted
     code/part-00000 ...       pieces of the code's archive, where the job has code of its own
     secrets/NAME              values of the job's secrets
+    join.json                 where this job's coordinator is found, by nodes and by itself
+    wanted                    how many nodes were asked for last, where the job was scaled
     grants.json               what nodes may do in stores, with the keys for it, where the job uses any
 
 It only reads. What is missing is a UsageError that names the file: nobody in the pod can repair it.
@@ -12,12 +14,16 @@ It only reads. What is missing is a UsageError that names the file: nobody in th
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from petctl.depot.grants import Grant
 from petctl.errors import NotFound, UsageError
+from petctl.rendezvous.joinfile import JoinFile, read_join_file
 from petctl.supervision.memory import replace
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")  # of a key in a Secret; whoever may edit a ConfigMap can write any other
 
 
 class Material:
@@ -29,6 +35,20 @@ class Material:
         self.token = self._text("token").strip()
         self.record: Dict[str, Any] = self._record()
         self.plan: Dict[str, Any] = self.record["plan"]
+
+    def join(self) -> Optional[JoinFile]:
+        """Where the job's coordinator is found; None where nobody has said so."""
+        path = self._directory / "join.json"
+        return read_join_file(path).for_control(self.token) if path.exists() else None
+
+    @property
+    def wanted(self) -> Optional[int]:
+        """The size that the user asked for last, as far as the cluster has kept it."""
+        try:
+            text = (self._directory / "wanted").read_text(encoding="ascii", errors="replace").strip()
+        except OSError:
+            return None
+        return int(text) if text.isdigit() else None
 
     def secret_values(self) -> Dict[str, str]:
         """Environment name -> value; NotFound names the first that is not there."""
@@ -61,6 +81,8 @@ class Material:
             raise UsageError(f"{path} is not the record of a job; submit the job again") from None
 
     def _secret(self, variable: str, name: str) -> str:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("."):
+            raise UsageError(f"{name!r} (for {variable}) is not the name of a secret; submit the job again")
         try:
             return (self._directory / "secrets" / name).read_bytes().decode("utf-8")
         except FileNotFoundError:

@@ -7,8 +7,8 @@
 
 It starts no node and knows no interface of a cluster: nodes come by themselves, named by their index. Killed, it is
 started anew in the same container (`parent.py`) and remembers what is in the container (`memory.py`). In another
-container it knows only what the nodes tell: which round runs, what was spent, how many nodes are wanted; rounds before
-that, and when the job started, it does not know, so there the time limit counts from its own start.
+container it knows only what the nodes tell: which round runs, what was spent, how many nodes are wanted, and the rounds
+before, which some of them keep for it; the time limit counts from its own start there.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import os
 import secrets
 import signal
 import time
-from typing import Any, Callable, Dict, Optional, Set, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from petctl.agent.codesource import serve
 from petctl.agent.lingering import NOTE
 from petctl.depot.grants import Grants
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.rendezvous.calls import FLAG, NAMES, NUMBER, WHOLE, Call
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Roster
 from petctl.rendezvous.listener import allow_many_connections
@@ -32,6 +33,7 @@ from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome,
 from petctl.rendezvous.tls import certificate_pin, server_context
 from petctl.supervision import parent
 from petctl.supervision.board import Board
+from petctl.supervision.counting import counted
 from petctl.supervision.material import Material
 from petctl.supervision.memory import Memory
 from petctl.supervision.message import read_message, write_message
@@ -40,6 +42,7 @@ from petctl.supervision.options import CoordinateOptions
 from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
 from petctl.supervision.printing import Printer
 from petctl.supervision.records import first_status, read_events, results_place
+from petctl.supervision.seat import Seat
 from petctl.supervision.signing import Signing
 from petctl.supervision.sizing import Sizing
 
@@ -88,6 +91,9 @@ class PodCoordinator:
         self._over = asyncio.Event()
         self._fewer = asyncio.Event()  # a node has gone, or the user is in a hurry
         self._hurried_until = float("inf")
+        self._opened: Optional[float] = None  # when the first round began that this one opened
+        self._twice = ""  # what was trained beside this one, for the status
+        self._rivals: Set[int] = set()  # epochs of coordinators that went on beside this one
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._signing = self._make_signing()
         self._machine = self._make_machine()
@@ -96,7 +102,9 @@ class PodCoordinator:
 
     def _make_machine(self) -> ObservedCoordinator:
         history = self._board.history
-        config = Config(**{**self._plan["config"], "wanted": self._memory.wanted or self._config.wanted})
+        wanted = self._memory.wanted or self._material.wanted or self._config.wanted
+        wanted = max(self._config.min_nodes, min(wanted, self._config.max_nodes))
+        config = Config(**{**self._plan["config"], "wanted": wanted})
         memory = None if self._fresh else Header(round=history.round, ran=history.round, spent=history.spent)
         now, leader = asyncio.get_running_loop().time(), secrets.token_hex(8)
         return ObservedCoordinator(config, now, leader, self._epoch, self._fresh, self._outcome, memory)
@@ -116,13 +124,15 @@ class PodCoordinator:
 
     def _make_server(self) -> CoordinatorServer:
         certificate, key = self._material.certificate, self._material.key
-        control: Dict[str, Callable[..., object]] = {
-            "status": self._board.now,
-            "watch": self._board.watch,
-            "scale": self._sizing.scale,
-            "resize": self._sizing.resize,
-            "cancel": self._cancel,
-            "code": self._code,
+        control: Dict[str, Call] = {
+            "status": Call(self._board.now),
+            "totals": Call(self._board.totals),
+            "watch": Call(self._board.watch, {"seen": WHOLE, "within": NUMBER}),
+            "scale": Call(self._sizing.scale, {"wanted": WHOLE}),
+            "resize": Call(self._sizing.resize, {"wanted": WHOLE, "nodes": NAMES}),
+            "cancel": Call(self._cancel, takes={"kill": FLAG}),
+            "contend": Call(self._contend, {"epoch": WHOLE, "number": WHOLE, "nodes": NAMES}),
+            "code": Call(self._code, {"offset": WHOLE, "size": WHOLE}, nodes=True),
             **(self._signing.calls() if self._signing else {}),
         }
         values, self._problem = self._secret_values()
@@ -154,10 +164,13 @@ class PodCoordinator:
         await self._listen()
         listens()
         self._begin()
+        seat = self._take_seat()
         limit, end = loop.create_task(self._limit_time()), loop.create_task(self._see_to_the_end())
         either: Set[asyncio.Future[int]] = {self._stopped, end}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         limit.cancel()
+        if seat is not None:
+            seat.close()
         self._server.close()
         await asyncio.sleep(0)  # the last words are written before the loop ends
         return end.result() if end.done() else self._stopped.result()
@@ -220,11 +233,15 @@ class PodCoordinator:
             self._sizing.lost(effect.node)
         elif isinstance(effect, Event) and not (self._outcome is not None and effect.kind == "lost"):
             data = dict(effect.data)
+            if effect.kind == "running" and self._opened is None:
+                self._opened = time.time()
             if effect.kind in ("running", "continued"):
                 data.setdefault("nodes", list(self._machine.places))
                 data.setdefault("world_size", self._machine.status()["world_size"])
                 data["members"] = members_of(self._machine)
             self._board.event(effect.kind, effect.sentence, **data)
+            if effect.kind in ("running", "continued", "history"):
+                self._server.entrust(self._board.history.kept())
             if effect.kind in ("continued", "round"):
                 self._sizing.learn()
             elif effect.kind == "deposed":
@@ -235,9 +252,10 @@ class PodCoordinator:
         rows = node_rows(facts, {})
         outcome, wanted = self._outcome, self._machine.wanted
         ran = bool(board.history.rounds) or self._machine.ran > 0
+        words = sentence_of(facts, len(rows), outcome.sentence if outcome else "", wanted, wanted)
         return {
             "state": state_of(facts["phase"], str(board.status["state"]), ran),
-            "sentence": sentence_of(facts, len(rows), outcome.sentence if outcome else "", wanted, wanted),
+            "sentence": f"{words}; beside the coordinator before: {self._twice}" if self._twice else words,
             "size": self._size(),
             "round": facts["round"],
             "epoch": facts["epoch"],
@@ -262,6 +280,48 @@ class PodCoordinator:
         if limit:
             await asyncio.sleep(max(0.0, self._began + limit - time.time()))
             self._server.step(End(Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")))
+
+    # -- who coordinates ---------------------------------------------------------------------------------------------
+
+    def _take_seat(self) -> Optional[Seat]:
+        join, loop = self._material.join(), asyncio.get_running_loop()
+        if join is None:
+            return None
+
+        def lost(epoch: int) -> None:
+            loop.call_soon_threadsafe(self._deposed, epoch)
+
+        seat = Seat(join, self._claim, lost)
+        seat.watch()
+        return seat
+
+    def _claim(self) -> Dict[str, Any]:
+        return {"epoch": self._epoch, "number": self._machine.ran, "nodes": list(self._machine.places)}
+
+    def _deposed(self, epoch: int) -> None:
+        """A newer coordinator has the seat. One that has recorded the job's end still tells it to its nodes."""
+        if self._outcome is None and not self._stopped.done():
+            self._board.event("deposed", f"a newer coordinator took over with epoch {epoch}")
+            self._stop(parent.DEPOSED)
+
+    def _contend(self, epoch: int, number: int, nodes: List[str]) -> Dict[str, Any]:
+        """Another coordinator of this job asks who has the seat: of the two the older one goes."""
+        if epoch > self._epoch:
+            asyncio.get_running_loop().call_soon(self._deposed, epoch)
+        elif epoch < self._epoch and epoch not in self._rivals:
+            self._rivals.add(epoch)
+            self._board.event("overlap", self._overlap(number, nodes), epoch=epoch, round=number, nodes=nodes)
+        return {"epoch": self._epoch}
+
+    def _overlap(self, number: int, nodes: List[str]) -> str:
+        """What the user must know of a coordinator that went on beside this one."""
+        there = f"round {number} on {counted(len(nodes), 'node')}" if nodes else "no round"
+        words = f"the coordinator before this one was not gone: it had {there}, and goes now"
+        if self._opened is None or not nodes:
+            return f"{words}; nothing was trained twice"
+        both = time.time() - self._opened
+        self._twice = f"for {both:.1f} s both trained, so the checkpoints of that time are of two trainings"
+        return f"{words}; {self._twice}"
 
     # -- what the user wants -------------------------------------------------------------------------------------------
 
@@ -292,7 +352,7 @@ class PodCoordinator:
                 finished=self._finished,
                 spent=self._machine.budget.spent,
                 round=self._machine.ran,
-                rounds=len(self._board.history.rounds),
+                rounds=self._board.history.ran,
                 size=self._size(),
             )
             self._outcome = outcome

@@ -14,21 +14,44 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from petctl.rendezvous.events import NOT_MISSED
+from petctl.supervision.compact import pack_round
 from petctl.supervision.counting import counted
+
+ROUNDS = 100  # of a job's rounds the status tells the last so many; the events tell all
+KEPT_ROUNDS = 50
+"""Rounds that nodes keep for the next coordinator ..."""
+KEPT_BYTES = 200_000
+"""... as long as they are shorter than this."""
 
 
 class History:
     """Everything about a job that is a matter of what has happened so far."""
 
     def __init__(self) -> None:
-        self.rounds: List[Dict[str, Any]] = []
+        self.rounds: List[Dict[str, Any]] = []  # the last ones, in their short form
+        self.ran = 0  # how many there were
         self.round = 0  # the highest that was ever opened
         self.spent = 0  # failures charged so far
+        self.members: List[str] = []  # of the newest round that ran
         self.restarts: Dict[str, int] = {}
         self.last_failure: Optional[Dict[str, Any]] = None
         self.started: Optional[float] = None  # it got its slots; the time limit counts from here
         self.broken: Optional[float] = None  # since when no round runs, after one did
+        self._lost: List[float] = [0, 0.0]  # nodes, and seconds without a round
+        self._lost_before: List[float] = [0, 0.0]  # the same, as an earlier coordinator has counted it
         self._reasons: Dict[int, str] = {}
+        self._given_up: Dict[int, float] = {}  # by round: when its predecessor was, until it is known to train
+
+    @property
+    def nodes_lost(self) -> int:
+        """Nodes that were lost without having left."""
+        return int(self._lost_before[0] + self._lost[0])
+
+    @property
+    def seconds_lost(self) -> float:
+        """Seconds in which no round ran, after one did."""
+        return round(self._lost_before[1] + self._lost[1], 3)
 
     def take(self, event: Dict[str, Any]) -> None:
         """Adds one event; those that say nothing about history pass by."""
@@ -41,6 +64,8 @@ class History:
         elif kind == "node" and event.get("restart"):
             name = str(event.get("node"))
             self.restarts[name] = self.restarts.get(name, 0) + 1
+        elif kind == "lost" and event.get("why") not in NOT_MISSED:
+            self._lost[0] += 1
         elif kind == "failure":
             self.last_failure = event.get("failure")
         elif kind == "round":
@@ -51,26 +76,59 @@ class History:
         elif kind == "running":
             number = int(event["round"])
             lost = now - self.broken if self.broken is not None else 0.0
+            self._given_up = {number: self.broken} if self.broken is not None else {}
             self._runs(number, event, self._reasons.get(number, ""), lost)
+        elif kind == "training" and event.get("round") in self._given_up:
+            lost = round(now - self._given_up.pop(event["round"]), 3)
+            self._lost[1] += lost - self.rounds[-1]["seconds_lost"]
+            self.rounds[-1]["seconds_lost"] = lost
+        elif kind == "history":
+            self._adopt(event)
         elif kind == "continued" and "members" in event:
             number = int(event["round"])
             if all(past["number"] != number for past in self.rounds):  # its beginning is known only to others
                 self._runs(number, event, str(event["sentence"]), 0.0)
-            self.broken = None
+            self.broken, self._given_up = None, {}
+
+    def _adopt(self, event: Dict[str, Any]) -> None:
+        """What a coordinator before this one knew, as a node has kept it. Since that node lost it, no round is known to
+        run: if none goes on, the next one has cost the time from there."""
+        own, past = list(self.rounds), [entry for entry in event["rounds"] if isinstance(entry, dict)]
+        known = {entry["number"] for entry in past}
+        self.rounds[:] = (past + [entry for entry in own if entry["number"] not in known])[-ROUNDS:]
+        self.ran += len(known.difference(entry["number"] for entry in own))
+        self.round = max([self.round, *known])
+        self.started = event.get("started") or self.started
+        self.last_failure = self.last_failure or event.get("last_failure")
+        told = [event.get("nodes_lost"), event.get("seconds_lost")]  # several nodes may tell the same
+        self._lost_before = [max(old, new or 0) for old, new in zip(self._lost_before, told)]
+        if not own and past and self.broken is None:
+            self.broken = float(event["since"])
+
+    def kept(self) -> Dict[str, Any]:
+        """What nodes keep for a coordinator that replaces this one and knows nothing: the last rounds, above all."""
+        rounds = self.rounds[-KEPT_ROUNDS:]
+        while len(rounds) > 1 and len(json.dumps(rounds)) > KEPT_BYTES:
+            rounds = rounds[len(rounds) // 2 :]
+        lost = {"nodes_lost": self.nodes_lost, "seconds_lost": self.seconds_lost}
+        return {"rounds": rounds, "started": self.started, "last_failure": self.last_failure, **lost}
 
     def _runs(self, number: int, event: Dict[str, Any], reason: str, lost: float) -> None:
-        self.rounds.append(
-            {
-                "number": number,
-                "reason": reason,
-                "nodes": list(event.get("nodes", ())),
-                "members": event.get("members", {}),
-                "world_size": event.get("world_size", 0),
-                "started": float(event.get("time", 0.0)),
-                "seconds_lost": round(lost, 3),
-            }
-        )
+        self.ran += 1
+        self._lost[1] += round(lost, 3)
+        del self.rounds[: -ROUNDS + 1]
+        past = {
+            "number": number,
+            "reason": reason,
+            "nodes": list(event.get("nodes", ())),
+            "members": event.get("members", {}),
+            "world_size": event.get("world_size", 0),
+            "started": float(event.get("time", 0.0)),
+            "seconds_lost": round(lost, 3),
+        }
+        self.rounds.append(pack_round(past))
         self.round = max(self.round, number)
+        self.members = list(event.get("members") or event.get("nodes", ()))
         self.broken = None
 
 
@@ -127,6 +185,9 @@ def first_status(record: Dict[str, Any]) -> Dict[str, Any]:
         "restarts": size["restarts"],
         "nodes": [],
         "rounds": [],
+        "rounds_run": 0,
+        "nodes_lost": 0,
+        "seconds_lost": 0.0,
         "progress": None,
         "last_failure": None,
         "world_size": 0,
@@ -156,6 +217,10 @@ def results_place(record: Dict[str, Any]) -> str:
 
 def _code(record: Dict[str, Any]) -> str:
     code = record.get("code")
+    batchai = record["plan"].get("task", {}).get("batchai") or {}
+    if not code and batchai.get("work"):
+        base = record["directory"] or "their node's state"
+        return f"none is taken along: workers run in a directory of their own, {base}/batchai/NODE/work"
     if not code:
         return f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen"
     return f"snapshot {code['id'][:12]} of {code['source']}, {counted(code['files'], 'file')}"

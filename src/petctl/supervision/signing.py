@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional, Protocol, Sequence, Set
 
+from petctl.rendezvous.calls import LIST, TEXT, Call
+
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
@@ -32,9 +34,13 @@ class Signing:
         self._problems: Dict[str, str] = {}
         self._told: Set[str] = set()
 
-    def calls(self) -> Dict[str, Callable[..., object]]:
+    def calls(self) -> Dict[str, Call]:
         """What nodes may ask."""
-        return {"sign": self._sign, "page": self._page, "results": self._hear}
+        return {
+            "sign": Call(self._sign, {"grant": TEXT, "requests": LIST}, nodes=True),
+            "page": Call(self._page, {"grant": TEXT, "after": TEXT}, nodes=True),
+            "results": Call(self._hear, {"node": TEXT, "problem": TEXT}, nodes=True),
+        }
 
     def sentence(self) -> str:
         """Why something is not sent, for the status; empty when all is well."""
@@ -71,4 +77,4 @@ class Signing:
 
     def _hear(self, node: str, problem: str) -> None:
         """A node says why it cannot send, or (empty) that it can again."""
-        self.note(str(node)[:100], str(problem)[:1000])
+        self.note(node[:100], problem[:1000])

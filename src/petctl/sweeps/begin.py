@@ -84,6 +84,7 @@ def begin(
     jobs = [_labelled(job, sweep, number) for number, job in enumerate(jobs, 1)]
     plan = where.plan(jobs[0], sweep.id_of(1, 1))
     code = dict(plan.get("code") or {})
+    code.update({"work": ""} if code else {})  # each point has files of its own: no other overwrites them
     pinned = {"python": plan["plan"]["task"]["python"], **({} if code else {"code": IN_PLACE})}
     plain = [job_to_dict(replace(job, **pinned)) for job in jobs]
     common = {field: value for field, value in plain[0].items() if all(job.get(field) == value for job in plain)}

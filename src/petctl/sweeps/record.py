@@ -26,6 +26,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from petctl.agent.owner_only import make_private_directory
 from petctl.clusters.local.jobdir import is_locked, read_json, take_lock, write_json
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.jobs.home import petctl_home
@@ -190,7 +191,7 @@ def checked_name(name: str) -> str:
 def create(sweep: Sweep, limits: Limits, files: Mapping[str, Path]) -> Folder | None:
     """Makes the directory, with links to `files` in it; None when there is a sweep of that name."""
     parent = sweeps_directory()
-    parent.mkdir(parents=True, exist_ok=True)
+    make_private_directory(parent)
     for left in parent.glob(".new-*"):  # of somebody who was killed
         with suppress(FileNotFoundError):
             if time.time() - left.stat().st_mtime > ABANDONED:

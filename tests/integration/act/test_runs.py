@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,3 +217,14 @@ def test_code_in_the_blob_and_built_code(
     left = last_pin(config)
     assert left is not None and not left.built and left.special == ["compile.aml.sh"]
     assert "no compiler" in project.heard()
+
+
+def test_one_process_is_started_by_mpirun_as_several_are(project: Project) -> None:
+    if shutil.which("mpirun") is None:
+        pytest.skip("needs mpirun: apt install openmpi-bin")
+    names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "AZ_BATCH_HOST_LIST", "RANK", "WORLD_SIZE")
+    project.write("train.py", f"import os; print(*[os.environ.get(name) for name in {names}])")
+    one = project.config("one", launcher="mpi")
+    submitted = runs.submit(one, Wish([sys.executable, "train.py"], num_gpu=1), say=project.said.append)
+    for run in (submitted, runs.local(one, Wish([sys.executable, "train.py"]), project.said.append)):
+        assert printed(run) == ["0 1 127.0.0.1 0 1"]

@@ -3,7 +3,7 @@
 It prints `round RANK of WORLD at PORT, pid PID` into the log of each round, and does to a word from the agent what its
 arguments say: `park=ignore` does nothing, `bind=ignore` too, `run=exit` ends with code 3, `park=plain` leaves elastic
 training, `park=close` hangs up, `term=ignore` outlives SIGTERM, `child` has a child process that stays, `early=exit`
-ends where it was started before it had a place.
+ends where it was started before it had a place, `park=abort` has collectives that take 3 s to abort.
 """
 
 from __future__ import annotations
@@ -51,6 +51,11 @@ def main() -> None:
             connection.shutdown(socket.SHUT_RDWR)
         elif habit == "ignore":
             pass
+        elif habit == "abort":
+            say("aborting", round=data["round"])
+            time.sleep(3.0)  # longer than a worker may take that has nothing to abort
+            say("aborted", round=data["round"])
+            say("parked", round=data["round"])
         elif word == "park":
             say("parked", round=data["round"])
         elif word == "bind":

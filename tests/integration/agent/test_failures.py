@@ -55,6 +55,28 @@ def test_the_exit_code_of_the_first_failure_is_the_jobs(bench: Bench) -> None:
     bench.nothing_left()
 
 
+def test_a_worker_that_lost_its_peer_does_not_hide_the_root_cause(bench: Bench) -> None:
+    """Rank 0 fails first, because of what rank 1 is about to die of."""
+    program = """
+import os, select, sys
+mine = f"pid-{os.environ['RANK']}"
+open(mine + ".part", "w").write(str(os.getpid()))
+os.rename(mine + ".part", mine)
+if os.environ["RANK"] == "0":
+    raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4711")
+while not os.path.exists("pid-0"):
+    select.select([], [], [], 0.01)
+peer = int(open("pid-0").read())
+while os.path.exists(f"/proc/{peer}"):
+    select.select([], [], [], 0.01)
+raise ValueError("a label is out of range")
+"""
+    bench.open("program", [sys.executable, "-c", program], procs="2", cwd=str(bench.directory))
+    bench.agent()
+    found = failure(bench)
+    assert (found.rank, found.message) == (1, "ValueError: a label is out of range")
+
+
 def test_a_program_that_does_not_exist(bench: Bench) -> None:
     bench.open("program", ["/no/such/program"])
     bench.agent()

@@ -87,6 +87,17 @@ def test_who_does_not_park_is_ended_and_started_anew(bench: Bench, habit: str) -
     bench.nothing_left()
 
 
+def test_who_takes_long_to_abort_its_collectives_keeps_its_process(bench: Bench) -> None:
+    bench.open("script", [WORKER, "park=abort"], nodes=2, min_nodes=1)
+    nodes = [bench.agent(node=name) for name in ("n0", "n1")]
+    second = fact(bench, 1, 1)
+    os.kill(nodes[0].process.pid, signal.SIGKILL)
+    assert fact(bench, 2, 0).pid == second.pid
+    bench.cancel()
+    bench.ended()
+    bench.nothing_left()
+
+
 def test_a_worker_that_opens_no_store_costs_a_second_and_no_more(bench: Bench) -> None:
     bench.open("script", [WORKER, "bind=ignore"], restarts=1, procs="2")
     bench.agent()

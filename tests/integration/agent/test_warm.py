@@ -17,17 +17,20 @@ from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
 from tests.integration.agent.warm_scene import WarmScene, make_environment, play
 from tests.integration.waiting import DEADLINE, until
 
-# Says whether it was forked, and which of the modules named as its arguments had been imported for it.
+# Says whether it was forked, and which of the modules named as its arguments were imported by another process for it.
 TELLS = """
 import os, sys
-before = [name for name in sys.argv[1:] if name in sys.modules]
-with open("/proc/%d/comm" % os.getppid()) as file:
-    print("forked" if file.read().strip() == "petctl-zygote" else "cold", *before, flush=True)
+ahead = []
+assert not set(sys.argv[1:]) & set(sys.modules)
 for name in sys.argv[1:]:
     try:
         __import__(name)
-    except ImportError:
+    except BaseException:
         pass
+    if getattr(sys.modules.get(name), "importer", os.getpid()) != os.getpid():
+        ahead.append(name)
+with open("/proc/%d/comm" % os.getppid()) as file:
+    print("forked" if file.read().strip() == "petctl-zygote" else "cold", *ahead, flush=True)
 """
 
 MODULES = {
@@ -54,7 +57,8 @@ MODULES = {
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return make_environment(tmp_path_factory.mktemp("environment") / "env", MODULES)
+    modules = {name: f"import os\nimporter = os.getpid()\n{text}" for name, text in MODULES.items()}
+    return make_environment(tmp_path_factory.mktemp("environment") / "env", modules)
 
 
 @pytest.fixture
@@ -107,7 +111,7 @@ def test_workers_that_run_are_learnt_from_when_they_have_started_up(
 
 def test_a_module_that_is_only_looked_for_is_not_imported_ahead(tmp_path: Path, python: str) -> None:
     (tmp_path / "looks.py").write_text(
-        "import importlib.util, sys, decimal\nprint('harmless' in sys.modules)\nimportlib.util.find_spec('harmless')"
+        "import importlib.util, decimal\nprint(importlib.util.find_spec('harmless').name)"
     )
 
     async def act(scene: WarmScene) -> None:
@@ -115,7 +119,10 @@ def test_a_module_that_is_only_looked_for_is_not_imported_ahead(tmp_path: Path, 
         launch = scene.launch(python, "looks.py", local_rank=0)
         scene.workers.start([launch])
         await scene.ended(launch)
-        assert (await scene.forked(python, "looks.py")).out == "False\n"
+        assert scene.warm._preloads is not None
+        assert "decimal" in scene.warm._preloads.names
+        assert "harmless" not in scene.warm._preloads.names
+        assert (await scene.forked(python, "looks.py")).out == "harmless\n"
 
     play(tmp_path, act)
 
@@ -132,7 +139,10 @@ def test_a_module_that_is_only_looked_for_is_not_imported_ahead(tmp_path: Path, 
         ("exits", "--preload exits: it cannot be imported: SystemExit: 3"),
         ("nowhere", "--preload nowhere: there is no such installed package"),
         ("helper", "--preload helper: there is no such installed package"),
-        ("imports_yours", "imports_yours is left for each worker to import: it imports helper, which would be"),
+        (
+            "imports_yours",
+            "imports_yours is left for each worker to import: it imports helper, which would be the user's own",
+        ),
     ],
 )
 def test_what_cannot_be_imported_ahead_is_left_out_and_said_once(
@@ -205,11 +215,14 @@ def test_a_file_that_hides_a_module_makes_the_start_cold(tmp_path: Path, python:
 
 
 def test_what_a_module_puts_into_the_environment_is_there(tmp_path: Path, python: str) -> None:
-    (tmp_path / "prints.py").write_text("import os; print(os.environ.get('OF_MODULE'), os.environ['RANK'])")
+    (tmp_path / "prints.py").write_text(
+        "import os\nbefore = os.environ.get('OF_MODULE')\nimport sets_variable\n"
+        "print(before, os.environ['OF_MODULE'], os.environ['RANK'])"
+    )
 
     async def act(scene: WarmScene) -> None:
         done = await scene.forked(python, "prints.py", preload=["sets_variable"], RANK="5")
-        assert done.out == "set 5\n"
+        assert done.out == "None set 5\n"
 
     play(tmp_path, act)
 

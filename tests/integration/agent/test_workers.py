@@ -124,8 +124,11 @@ def test_what_ended_workers_left_is_gone_before_the_next_start(play: Callable[..
         assert (await scene.exits.get()).code == 0
         left = int(await scene.up(0))
         assert alive(left)
-        scene.workers.start([scene.launch(1, "/bin/true")])
+        cleared = asyncio.Event()
+        scene.workers.clear(cleared.set)
+        await asyncio.wait_for(cleared.wait(), DEADLINE)
         assert not alive(left)
+        scene.workers.start([scene.launch(1, "/bin/true")])
         await scene.exits.get()
 
     play(act)
@@ -192,3 +195,27 @@ def test_a_worker_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         until(lambda: not alive(worker), "the worker is gone")
     finally:
         processes.signal_each([worker], signal.SIGKILL)
+
+
+def test_the_loop_goes_on_while_leftovers_end(play: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker left behind and cannot be ended holds up the next start for a while, not the loop."""
+
+    async def act(scene: Scene) -> None:
+        scene.workers.start([scene.launch(0, "/bin/sh", "-c", "exit 0")])
+        await scene.exits.get()
+        monkeypatch.setattr(module, "_CLEARING", 0.5)
+        left = {2**30}  # no process has that number
+        monkeypatch.setattr(scene.workers, "_leftovers", lambda: left)
+        turns, done = 0, asyncio.Event()
+        scene.workers.clear(done.set)
+        assert not done.is_set(), "it does not wait"
+        while not done.is_set():
+            turns += 1
+            await asyncio.sleep(0.005)
+        assert turns > 5
+        done.clear()
+        scene.workers.clear(done.set)
+        left.clear()
+        await asyncio.wait_for(done.wait(), DEADLINE)
+
+    play(act)

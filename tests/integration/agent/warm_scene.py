@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Awaitable, Callable, NamedTuple, Optional
 
-from petctl.agent.launchers import interpreter_words
+from petctl.agent.snapshot_command import interpreter_words
 from petctl.agent.warm import WarmStart
 from petctl.agent.workers import Launch, Worker, Workers
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ PATIENCE = 120
 class Shell:
     """Command lines, as a user's shell runs them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, container: str = "/nowhere/podman", options: Sequence[str] = ()) -> None:
+        """`container`: the container engine; without it there is none, whatever this machine has."""
         self.directory, self.home, self.programs = directory, directory / "home", directory / "bin"
         config = directory / "config" / "petctl"
         config.mkdir(parents=True)
-        # No container engine, whatever this machine has: the images of old job files are not to be had.
-        (config / "config.yaml").write_text(json.dumps({"clusters": {"local": {"container": "/nowhere/podman"}}}))
+        settings = {"container": container, "container_options": list(options)}
+        (config / "config.yaml").write_text(json.dumps({"clusters": {"local": settings}}))
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("AZURE_", "PETCTL_"))}
         self.environment = {
             **clean,

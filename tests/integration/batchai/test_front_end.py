@@ -55,8 +55,22 @@ def runs(pid: int) -> str:
         return ""
 
 
+def test_options_without_effect_are_announced(shell: Shell) -> None:
+    made = "az storage account create -n labstorage --sku Standard_LRS"
+    for line, options in (
+        ("az group create -n lab -l eastus", "--location has"),
+        ("batchai workspace create -g lab -n w -l eastus --subscription x", "--location, --subscription have"),
+        (f"{made} --kind StorageV2 -g lab", "--sku, --kind have"),
+        ("az storage share create -n logs --account-name labstorage --quota 5", "--quota has"),
+    ):
+        done = shell(line)
+        assert f": {options} no effect on this machine\n" in done.stderr, done.stderr
+    assert not shell("az group list").stderr
+    assert not shell("az group create -n lab -l eastus --only-show-errors").stderr
+
+
 def test_one_command_is_enough_and_results_are_near(lab: Shell) -> None:
-    lab.write("job.json", job_file("echo done > $AZ_BATCHAI_OUTPUT_MODEL/model.txt; echo said; exit 7"))
+    lab.write("job.json", job_file("echo done > $AZ_BATCHAI_OUTPUT_MODEL/model.txt; pwd; exit 7"))
     made = lab.json("batchai job create -n mnist -f job.json")
     assert made["cluster"]["id"] == "petctl://local"
     told = lab("batchai job wait -n mnist", code=7).stdout.splitlines()
@@ -69,7 +83,9 @@ def test_one_command_is_enough_and_results_are_near(lab: Shell) -> None:
     assert {"name": "ExitCode", "value": "7"} in error["details"]
     results = Path(shown["petctl"]["results"])
     assert (results / "MODEL" / "model.txt").read_text() == "done\n"
-    assert (results / "stdouterr" / "stdout.txt").read_text() == "said\n"
+    ran_in = (results / "stdouterr" / "stdout.txt").read_text().strip()
+    (job,) = petctl_jobs(lab)
+    assert ran_in.replace("/0/work", "/NODE/work") in lab(f"petctl status {job}").stdout.replace("\n", "")
     lab("batchai job file list -j mnist -d NOPE", code=3)
     assert "'stdout.txt' is a file" in lab("batchai job file list -j mnist -p stdout.txt", code=2).stderr
     table = lab("batchai job list -o table").stdout.splitlines()

@@ -8,9 +8,9 @@ from pathlib import Path
 from petctl.clusters.batchai import directories
 from petctl.jobs import submit
 from petctl.spec.batchai import Found, JobFile, read_mapping
-from tests.integration.containers.conftest import PYTHON, ContainerStage, image_files, podman, stage
+from tests.integration.containers.conftest import PYTHON, ContainerStage, docker_hub, image_files, podman, stage
 
-__all__ = ["image_files", "podman", "stage"]
+__all__ = ["docker_hub", "image_files", "podman", "stage"]
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 LINE = "read -r line <$AZ_BATCHAI_INPUT_DATA/words && echo $line && echo made >$AZ_BATCHAI_OUTPUT_MODEL/made && pwd"

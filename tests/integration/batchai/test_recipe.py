@@ -1,8 +1,8 @@
 """The Chainer recipe of Batch AI, its commands as the document writes them, on clusters of this machine.
 
 What differs from the document: the step for Cloud Shell alone is left out, downloads are files that lie beside the
-test, `wget` copies them, the training script is a small one that takes the same options, and the container image, which
-nobody can pull any more, is not used.
+test, `wget` copies them, and the training script is a small one that takes the same options. Here it runs on a machine
+without a container engine; test_recipe_in_container.py has the image.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import urllib.request
 from typing import Any
 
@@ -45,7 +46,7 @@ if rank == 0:
     (out / "cg.dot").write_text("digraph {}")
     (out / "log").write_text("[]")
 '''
-JOB = {
+JOB: dict[str, Any] = {
     "$schema": "https://raw.githubusercontent.com/Azure/BatchAI/master/schemas/2018-05-01/job.json",
     "properties": {
         "nodeCount": 2,
@@ -210,8 +211,17 @@ def check(found: Any, wanted: Any, path: str = "") -> None:
 
 
 def test_the_whole_recipe_runs_as_the_document_writes_it(shell: Shell) -> None:
+    needs_mpirun()
+    assert "batchaitraining/chainermn:openMPI is not used" in follow(shell).stderr
+
+
+def needs_mpirun() -> None:
     if shutil.which("mpirun") is None:
         (pytest.fail if os.environ.get("CI") else pytest.skip)("there is no mpirun; apt install openmpi-bin")
+
+
+def follow(shell: Shell) -> subprocess.CompletedProcess[str]:
+    """Types every command of the document; what came of submitting the job."""
     (shell.directory / "web").mkdir()
     shell.write("web/train_mnist.py", TRAIN)
     shell.write("web/job.json", JOB)
@@ -225,15 +235,15 @@ def test_the_whole_recipe_runs_as_the_document_writes_it(shell: Shell) -> None:
         shell(line.replace("<storage account name>", ACCOUNT))
 
     submitted = shell(SUBMIT.replace("<storage account name>", ACCOUNT))
-    assert "batchaitraining/chainermn:openMPI is not used" in submitted.stderr
     job = json.loads(submitted.stdout)
     check(job, JOB_KEYS)
     assert job["executionState"] in ("queued", "running")
     assert job["cluster"]["id"] == cluster["id"]
     assert job["mountVolumes"]["azureFileShares"][0]["accountName"] == ACCOUNT
 
-    lines = shell(STREAM).stdout.splitlines()
-    assert lines[:2] == ["Num process (COMM_WORLD): 2", "Using GPUs"]
+    streamed = shell(STREAM)
+    lines = streamed.stdout.splitlines()
+    assert lines[:2] == ["Num process (COMM_WORLD): 2", "Using GPUs"], streamed.stderr
     assert lines[-1] == "epoch 2"
 
     files = shell.json(FILES)
@@ -256,3 +266,4 @@ def test_the_whole_recipe_runs_as_the_document_writes_it(shell: Shell) -> None:
     assert shell.json("petctl list -o json") == []
     assert not [path for path in (shell.home / "batchai").rglob("*") if path.is_file() and path.name != "lock"]
     assert not list((shell.home / "clusters").glob("[a-z]*"))
+    return submitted

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
+import select
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -111,6 +115,54 @@ class Petctl:
         jobs = self("list", "-q", code=None).stdout.split()
         if jobs:
             self("rm", "--force", *jobs, code=None)
+
+
+class Terminal:
+    """petctl on a pseudo terminal, with somebody at the keyboard."""
+
+    def __init__(self, petctl: Petctl, *words: str) -> None:
+        self.pid, self.keyboard = pty.fork()
+        if self.pid == 0:
+            os.chdir(petctl.directory)
+            os.execve(petctl.argv[0], [*petctl.argv, *words], {**petctl.environment, "TERM": "xterm"})
+        self.screen = b""
+        self._status: int | None = None
+
+    def until(self, text: bytes) -> None:
+        """Reads until the text has appeared."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.screen:
+            assert self._read(deadline), f"the terminal closed without {text!r}: {self.screen!r}"
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.keyboard, keys)
+
+    def press_control_c(self) -> None:
+        self.type(b"\x03")
+
+    def exit_code(self) -> int:
+        """Reads to the end; the exit code as a shell would say it."""
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._status
+
+    def close(self) -> None:
+        if self._status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.keyboard)
+
+    def _read(self, deadline: float) -> bool:
+        left = deadline - time.monotonic()
+        assert left > 0 and select.select([self.keyboard], [], [], left)[0], f"nothing more on: {self.screen!r}"
+        try:
+            data = os.read(self.keyboard, 65536)
+        except OSError:  # EIO: the other side is closed
+            return False
+        self.screen += data
+        return bool(data)
 
 
 @pytest.fixture

@@ -96,7 +96,9 @@ def run_far(petctl: Petctl, store: Store, job: str, go: Path, python: str) -> No
         assert far.wait(PATIENCE) == 0
     (copy,) = state.glob("code/*/part.py")
     assert copy.read_text() == "WORD = 'old'\n"
-    assert sorted(path.suffix for path in (state / "code").iterdir()) == ["", ".lock"], "the archive is left behind"
+    assert sorted(path.suffix for path in (state / "code").iterdir()) == ["", ".files", ".lock"], (
+        "the archive is left behind"
+    )
 
 
 def snapshot(petctl: Petctl, job: str) -> str:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import select
-import signal
 import subprocess
-import time
 
 import pytest
 
 from tests.integration.waiting import until
 
-from .conftest import PATIENCE, Petctl
+from .conftest import PATIENCE, Petctl, Terminal
 
 HELLO = "import os, sys\nprint('hello from', os.environ['RANK'], *sys.argv[1:], flush=True)\n"
 WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
@@ -89,51 +84,6 @@ def test_a_reader_that_goes_away_leaves_the_job_running(petctl: Petctl) -> None:
         process.stderr.close()
 
 
-class Terminal:
-    """petctl on a pseudo terminal, with somebody at the keyboard."""
-
-    def __init__(self, petctl: Petctl, *words: str) -> None:
-        self.pid, self.keyboard = pty.fork()
-        if self.pid == 0:
-            os.chdir(petctl.directory)
-            os.execve(petctl.argv[0], [*petctl.argv, *words], {**petctl.environment, "TERM": "xterm"})
-        self.screen = b""
-        self._status: int | None = None
-
-    def until(self, text: bytes) -> None:
-        """Reads until the text has appeared."""
-        deadline = time.monotonic() + PATIENCE
-        while text not in self.screen:
-            assert self._read(deadline), f"the terminal closed without {text!r}: {self.screen!r}"
-
-    def press_control_c(self) -> None:
-        os.write(self.keyboard, b"\x03")
-
-    def exit_code(self) -> int:
-        """Reads to the end; the exit code as a shell would say it."""
-        deadline = time.monotonic() + PATIENCE
-        while self._read(deadline):
-            pass
-        self._status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self._status
-
-    def close(self) -> None:
-        if self._status is None:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-        os.close(self.keyboard)
-
-    def _read(self, deadline: float) -> bool:
-        left = deadline - time.monotonic()
-        assert left > 0 and select.select([self.keyboard], [], [], left)[0], f"nothing more on: {self.screen!r}"
-        try:
-            data = os.read(self.keyboard, 65536)
-        except OSError:  # EIO: the other side is closed
-            return False
-        self.screen += data
-        return bool(data)
-
-
 def test_control_c_cancels_and_follows_to_the_end(petctl: Petctl) -> None:
     terminal = Terminal(petctl, "run", petctl.script("waits.py", WAITS))
     try:
@@ -170,3 +120,29 @@ def test_the_terminal_shows_a_status_line(petctl: Petctl) -> None:
         assert terminal.exit_code() == 130
     finally:
         terminal.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "word"),
+    [
+        ("import nowhere_installed\n", 1, "No module named 'nowhere_installed' (the interpreter is "),
+        ("x ===\n", 1, "cause       syntax"),
+        ("from . import other\n", 1, "cause       relative-import"),
+        ("input()\n", 1, "cause       no-stdin"),
+        ("import argparse\nargparse.ArgumentParser().parse_args(['--x'])\n", 2, "cause       arguments"),
+    ],
+)
+def test_what_cannot_get_better_ends_the_job_at_once_and_is_told_once(
+    petctl: Petctl, text: str, code: int, word: str
+) -> None:
+    petctl.script("fails.py", text)
+    done = petctl("run", "fails.py", code=code)
+    assert word in done.stderr and "a restart would change nothing" in done.stderr and "round 2" not in done.stderr
+    assert done.stderr.count("Traceback") <= 1 and done.stderr.count('fails.py", line') <= 1
+
+
+def test_the_same_failure_again_is_one_line(petctl: Petctl) -> None:
+    petctl.script("fails.py", "raise ValueError('again')\n")
+    done = petctl("run", "--restarts", "2", "fails.py", code=1)
+    assert done.stderr.count("Traceback") == 1
+    assert [line for line in done.stderr.splitlines() if line.endswith("ValueError: again (2 of 2 restarts used)")]

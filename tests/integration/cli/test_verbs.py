@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import PATIENCE, Petctl
+from .conftest import PATIENCE, Petctl, Terminal
 
 WAITS = "import time\nprint('ready', flush=True)\ntime.sleep(600)\n"
 
@@ -114,7 +114,7 @@ def test_exec_runs_beside_the_workers(petctl: Petctl) -> None:
     job = petctl.submit("-e", "MARK=mark", petctl.script("waits.py", WAITS))
     petctl.follow_until(job, "ready")
     done = petctl("exec", job, "--", "sh", "-c", "echo $PETCTL_JOB_ID; pwd; exit 4", code=4)
-    assert done.stdout.split() == [job, str(petctl.home / "jobs" / job / "code")]
+    assert done.stdout.split() == [job, str(petctl.directory)], "where the workers are: the user's own directory"
 
 
 def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
@@ -146,6 +146,86 @@ def test_forward_leads_to_a_port_of_the_job(petctl: Petctl) -> None:
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+def test_forward_says_that_nothing_listens_and_ends_with_its_job(petctl: Petctl) -> None:
+    job = petctl.submit(petctl.script("waits.py", WAITS))
+    petctl.follow_until(job, "ready")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]  # free from here on, and most likely for as long as this test takes
+    process = subprocess.Popen(
+        [*petctl.argv, "forward", job, f"0:{port}"],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=petctl.directory,
+        env=petctl.environment,
+    )
+    assert process.stderr is not None
+    try:
+        host, local = process.stderr.readline().split()[0].split(":")
+        for _ in range(2):
+            with socket.create_connection((host, int(local)), timeout=PATIENCE) as connection:
+                assert connection.recv(100) == b""
+        assert process.stderr.readline().startswith(f"petctl: nothing listens on port {port} of {job}: ")
+        petctl("cancel", job)
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr.read() == f"petctl: job {job} cancelled: nothing is forwarded any more\n"
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+ANSWERS = """
+import sys, time
+try:
+    print("begun", flush=True)
+    time.sleep(600)
+except KeyboardInterrupt:
+    time.sleep(1)  # longer than Python waits for a child after Ctrl-C, before it kills it
+    print("interrupted")
+    sys.exit(9)
+"""
+
+
+def test_control_c_reaches_the_program_that_exec_runs(petctl: Petctl) -> None:
+    job = petctl.submit(petctl.script("waits.py", WAITS))
+    petctl.follow_until(job, "ready")
+    terminal = Terminal(petctl, "exec", job, "--", sys.executable, "-c", ANSWERS)
+    try:
+        terminal.until(b"begun")
+        terminal.press_control_c()
+        assert terminal.exit_code() == 9
+        assert b"interrupted" in terminal.screen
+    finally:
+        terminal.close()
+    assert petctl.json("status", job)["state"] == "running"
+
+
+def test_logs_of_a_rank_that_does_not_exist(petctl: Petctl) -> None:
+    job = petctl.submit("-n", "2", "--shell", "true")
+    petctl("wait", job)
+    assert f"{job} has no rank 7; its ranks are 0 to 1" in petctl("logs", "--rank", "7", job, code=2).stderr
+    assert f"{job} has no rank 7" in petctl("logs", "-f", "--rank", "7", job, code=2).stderr
+    assert f"{job} has no round 3; its last is 1" in petctl("logs", "--round", "3", job, code=2).stderr
+    petctl("logs", "--rank", "1", "--round", "1", job)
+    waiting = petctl.submit("-n", "1:1:3", petctl.script("waits.py", WAITS))
+    petctl.follow_until(waiting, "ready")
+    assert "its only rank is 0" in petctl("logs", "--rank", "1", waiting, code=2).stderr
+    assert "its ranks are 0 to 2" in petctl("logs", "-f", "--rank", "3", waiting, code=2).stderr
+
+
+STUBBORN = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITS
+
+
+def test_a_cancelled_job_ends_when_its_grace_has(petctl: Petctl) -> None:
+    job = petctl.submit("--grace", "2", petctl.script("stubborn.py", STUBBORN))
+    petctl.follow_until(job, "ready")
+    petctl("cancel", job)
+    petctl("wait", job, code=130)
+    events = [json.loads(line) for line in (petctl.home / "jobs" / job / "events.jsonl").read_text().splitlines()]
+    [decided] = [event["time"] for event in events if event["kind"] == "closing"]
+    assert petctl.json("status", job)["finished"] >= decided + 2
 
 
 def test_token_is_private(petctl: Petctl) -> None:

@@ -16,10 +16,14 @@ import pytest
 
 from petctl.jobs import JobHandle, list_jobs
 from tests.integration.conftest import ROOT
-from tests.integration.containers.images import python_image, shell_image
+from tests.integration.containers.images import bare_image, mpi_image, old_image, python_image
+from tests.integration.containers.registry import Registry, registry
 from tests.integration.local import conftest as local
 
-PYTHON, SHELL, OLD = "localhost/petctl-python:1", "localhost/petctl-shell:1", "localhost/petctl-old:1"
+PYTHON, BARE = "localhost/petctl-python:1", "localhost/petctl-bare:1"
+HUB, HUB_OFFICIAL = "petctltests/trainer:1", "library/petctltests:1"  # on what the tests have for Docker Hub
+RECIPES = ["batchaitraining/chainermn:openMPI", "amsword/setup:py36pt16"]  # what the seeds' documents name
+OLD_PYTHON = ["localhost/petctl-old-python:3.6", "localhost/petctl-old-python:2.7"]
 # What podman cannot find out by itself on a machine without systemd, or without the right to raise limits.
 OPTIONS = ["--ulimit", "nproc=4096:4096"]
 SECONDS = 60.0
@@ -54,11 +58,26 @@ def wrapper(path: Path, words: list[str], notes: Path, environment: str = "") ->
 def image_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     place = tmp_path_factory.mktemp("images")
     torch = os.environ.get("PETCTL_TORCH_PYTHON", str(ROOT / ".venv-torch" / "bin" / "python"))
-    return {PYTHON: python_image(place / "python.tar", torch), SHELL: shell_image(place / "shell.tar")}
+    bare = bare_image(place / "bare.tar")
+    if bare is None:
+        pytest.skip("needs a busybox that is linked statically: apt install busybox-static")
+    old = {image: old_image(place / f"old{n}.tar", image.rpartition(":")[2]) for n, image in enumerate(OLD_PYTHON)}
+    old[RECIPES[0]] = mpi_image(place / "mpi.tar", "3.6")
+    there = {image: file for image, file in old.items() if file is not None}
+    return {PYTHON: python_image(place / "python.tar", torch), BARE: bare, **there}
 
 
 @pytest.fixture(scope="session")
-def podman(image_files: dict[str, Path]) -> Iterator[ContainerEngine]:
+def docker_hub(image_files: dict[str, Path]) -> Iterator[Registry]:
+    """What the tests' engines take for Docker Hub."""
+    recipes = {image: image_files[RECIPES[0]] for image in RECIPES if RECIPES[0] in image_files}
+    with registry({HUB: image_files[BARE], HUB_OFFICIAL: image_files[BARE], **recipes}) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def podman(image_files: dict[str, Path], docker_hub: Registry) -> Iterator[ContainerEngine]:
+    """Podman as it is installed: it knows no registry to look for short names in. Only Docker Hub is elsewhere."""
     if os.geteuid() != 0 or shutil.which("podman") is None:
         pytest.skip("needs root and podman: apt install podman runc")
     place = Path(tempfile.mkdtemp(prefix="podman-"))  # it refuses places with long paths
@@ -66,13 +85,14 @@ def podman(image_files: dict[str, Path]) -> Iterator[ContainerEngine]:
     runtime = shutil.which("runc", path=f"{os.environ['PATH']}:/usr/sbin")
     own += [*(["--runtime", runtime] if runtime else []), "--cgroup-manager", "cgroupfs", "--events-backend", "file"]
     registries = place / "registries.conf"
-    registries.write_text('[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n')
+    elsewhere = f'[[registry]]\nprefix = "docker.io"\nlocation = "{docker_hub.address}"\ninsecure = true\n'
+    registries.write_text(elsewhere + '[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n')
     exported = f"export CONTAINERS_REGISTRIES_CONF='{registries}'"
     engine = ContainerEngine(wrapper(place / "engine", ["podman", *own], place / "notes", exported), place / "notes")
     try:
         for name, file in image_files.items():
-            engine.run("import", str(file), name)
-        engine.run("import", "--change", "ENV PATH=/opt/old:/usr/bin:/bin", str(image_files[PYTHON]), OLD)
+            if name not in RECIPES:
+                engine.run("import", str(file), name)
         yield engine
     finally:
         for words in (["rm", "-af", "--time", "0"], ["rmi", "-af"]):
@@ -97,6 +117,9 @@ class ContainerStage(local.Stage):
 
     engine: ContainerEngine
 
+    def has(self, image: str) -> bool:
+        return image in self.engine.run("images", "--format", "{{.Repository}}:{{.Tag}}").split()
+
     def configure(self, **settings: Any) -> None:
         local_settings = {"container": str(self.engine.program), "container_options": OPTIONS, **settings}
         (self.path / "petctl.yaml").write_text(json.dumps({"clusters": {"local": local_settings}}))
@@ -114,13 +137,15 @@ class ContainerStage(local.Stage):
 
 
 @contextmanager
-def staged(path: Path, monkeypatch: pytest.MonkeyPatch, engine: ContainerEngine) -> Iterator[ContainerStage]:
+def staged(
+    path: Path, monkeypatch: pytest.MonkeyPatch, engine: ContainerEngine, kind: type[ContainerStage] = ContainerStage
+) -> Iterator[ContainerStage]:
     """A place for one test's jobs; afterwards their processes and containers must be gone."""
     monkeypatch.setenv("PETCTL_HOME", str(path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(path / "config"))
     monkeypatch.setenv("VIRTUAL_ENV", str(ROOT / ".venv"))  # which no container may know of
     monkeypatch.chdir(path)
-    stage = ContainerStage(path)
+    stage = kind(path)
     stage.engine = engine
     stage.configure()
     try:

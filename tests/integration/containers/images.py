@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,13 +15,8 @@ from pathlib import Path
 
 MARK = "/etc/image-of-petctls-tests"
 DIRECTORIES = ("tmp", "proc", "sys", "dev", "etc", "run", "usr/bin")
+MPI_TREES = ("usr/lib/*/openmpi", "usr/lib/*/pmix2", "usr/share/openmpi", "etc/openmpi")
 LEFT_OUT = {"test", "idlelib", "site-packages", "dist-packages", "ensurepip", "__pycache__", "lib2to3", "tkinter"}
-OLD_PYTHON = """
-import runpy, sys
-sys.version_info = (3, 7, 0, "final", 0)
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 
 
 class ImageFile:
@@ -72,23 +68,64 @@ def libraries(paths: Iterable[str]) -> set[str]:
     return {path for path in found if "/site-packages/" not in path}
 
 
-def shell_image(path: Path) -> Path:
-    """A shell, and no Python."""
+def bare_image(path: Path) -> Path | None:
+    """A shell and nothing else: neither Python nor a C library, so that nothing there can be of use to an agent."""
+    busybox = shutil.which("busybox")
+    if busybox is None or libraries([busybox]):
+        return None
     image = ImageFile(path)
-    image.programs("/bin/sh")
+    image.programs(busybox)
+    for name in ("sh", "echo", "env", "sleep", "touch", "test", "kill"):
+        image.link(f"/bin/{name}", busybox)
     return image.close()
 
 
 def python_image(path: Path, torch: str) -> Path:
     """This interpreter as python3, and what PyTorch needs of the system, where there is one to be mounted."""
-    image = ImageFile(path)
-    program, library = os.path.realpath(sys.executable), sysconfig.get_path("stdlib")
-    extensions = [str(file) for file in Path(library, "lib-dynload").glob("*.so")]
     heavy = [str(file) for file in Path(torch).parent.parent.glob("lib/python3*/site-packages/torch/lib/libtorch_*.so")]
-    image.programs(program, "/bin/sh", "/bin/bash", "/bin/cp", more=[*extensions, *heavy])
-    image.tree(library)
-    image.link("/usr/bin/python3", program)
+    image = ImageFile(path)
+    _add_python(image, os.path.realpath(sys.executable), sysconfig.get_path("stdlib"), heavy)
     image.text(MARK, "yes\n")
-    image.text("/usr/lib/old.py", OLD_PYTHON)
-    image.text("/opt/old/python3", f'#!/bin/sh\nexec {program} /usr/lib/old.py "$@"\n', mode=0o755)
+    image.text("/srv/train/train.py", "import os, sys; print(os.getcwd(), *sys.argv)\n")
     return image.close()
+
+
+def old_image(path: Path, version: str) -> Path | None:
+    """A Python that is too old for an agent, if pyenv has one of this version."""
+    found = _of_pyenv(version)
+    if found is None:
+        return None
+    image = ImageFile(path)
+    _add_python(image, *found, [])
+    return image.close()
+
+
+def mpi_image(path: Path, version: str) -> Path | None:
+    """What images of old documents had: an old Python, Open MPI and a shell."""
+    mpirun, found = shutil.which("orterun"), _of_pyenv(version)
+    if mpirun is None or found is None:
+        return None
+    image = ImageFile(path)
+    _add_python(image, *found, [])
+    trees = [place for pattern in MPI_TREES for place in Path("/").glob(pattern)]
+    plugins = [str(file) for place in trees for file in place.rglob("*.so")]
+    image.programs(mpirun, str(Path(mpirun).with_name("orted")), more=plugins)
+    for place in trees:
+        image.tree(str(place))
+    image.link("/usr/bin/mpirun", mpirun)
+    image.text(MARK, "yes\n")
+    return image.close()
+
+
+def _of_pyenv(version: str) -> tuple[str, str] | None:
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    found = sorted(root.glob(f"{version}.*"))
+    return (str(found[-1] / "bin" / f"python{version}"), str(found[-1] / "lib" / f"python{version}")) if found else None
+
+
+def _add_python(image: ImageFile, program: str, library: str, more: Sequence[str]) -> None:
+    extensions = [str(file) for file in Path(library, "lib-dynload").glob("*.so")]
+    image.programs(program, "/bin/sh", "/bin/bash", "/bin/cp", more=[*extensions, *more])
+    image.tree(library)
+    for name in ("python3", "python"):
+        image.link(f"/usr/bin/{name}", program)

@@ -10,24 +10,26 @@ import pytest
 from petctl.clusters.local.secrets import set_secret
 from petctl.errors import NotFound
 from tests.integration.containers.conftest import ContainerStage
-from tests.integration.containers.registry import registry
+from tests.integration.containers.registry import empty_layer, registry
 from tests.integration.local.conftest import job_path
 
 
 @pytest.mark.parametrize("form", ["words", "config"])
 def test_a_private_image_is_pulled_with_a_secret(stage: ContainerStage, form: str) -> None:
-    with registry("reader", "pass-words") as private:
+    layer = empty_layer(stage.path / "layer.tar")
+    with registry({"private/empty:1": layer, "private/other:1": layer}, "reader:pass-words") as private:
+        image = f"{private.address}/private/empty:1"
         value = "reader:pass-words"
         if form == "config":
             auth = base64.b64encode(value.encode()).decode()
-            value = json.dumps({"auths": {private.image.partition("/")[0]: {"auth": auth}}})
+            value = json.dumps({"auths": {private.address: {"auth": auth}}})
         set_secret(stage.path / "home", "registry", value)
-        handle = stage.start(image=private.image, image_credentials="registry")
+        handle = stage.start(image=image, image_credentials="registry")
         status = handle.wait(60)
-        assert "has no python3" in status.sentence, "it was pulled, and has nothing in it"
-        refused = stage.start(image=private.image.replace("empty", "other")).wait(60)
+        assert "there is no python3" in status.sentence, "it was pulled, and has nothing in it"
+        refused = stage.start(image=image.replace("empty", "other")).wait(60)
         assert "cannot be pulled" in refused.sentence
-        stage.engine.run("rmi", "-f", private.image)
+        stage.engine.run("rmi", "-f", image)
     assert any(private.visitors)
     secret = base64.b64encode(b"reader:pass-words").decode()
     assert "pass-words" not in stage.engine.words() and secret not in stage.engine.words()

@@ -3,45 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.containers.conftest import PYTHON, ContainerEngine, ContainerStage, clear_away, staged, wrapper
+from tests.integration.containers.conftest import PYTHON, ContainerEngine, ContainerStage, staged
+from tests.integration.containers.docker import docker_engine
+from tests.integration.containers.registry import Registry
 from tests.integration.containers.test_containers import clients, guardian, kill_at_once, supervisors
 from tests.integration.local.conftest import eventually, processes_of
-from tests.integration.waiting import until
 
 
 @pytest.fixture
-def docker(tmp_path_factory: pytest.TempPathFactory, image_files: dict[str, Path]) -> Iterator[ContainerEngine]:
-    """A daemon of its own, which touches neither the network of this machine nor the images of another."""
-    program = shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin")
-    if os.geteuid() != 0 or program is None or shutil.which("docker") is None:
-        pytest.skip("needs root and docker: apt install docker.io")
-    place = tmp_path_factory.mktemp("docker")
-    socket = f"unix://{place}/docker.sock"
-    own = ["--data-root", f"{place}/data", "--exec-root", f"{place}/exec", "-H", socket, "-p", f"{place}/pid"]
-    alone = ["--iptables=false", "--ip-forward=false", "--bridge=none", "--default-ulimit", "nofile=1024:4096"]
-    with open(place / "log", "wb") as log:
-        daemon = subprocess.Popen([program, *own, *alone], stdout=log, stderr=log, start_new_session=True)
-    engine = ContainerEngine(wrapper(place / "engine", ["docker", "-H", socket], place / "notes"), place / "notes")
-    try:
-        until(lambda: _answers(engine) or daemon.poll() is not None, "an answer of the daemon", 90)
-        engine.run("import", str(image_files[PYTHON]), PYTHON)
+def docker(image_files: dict[str, Path], docker_hub: Registry) -> Iterator[ContainerEngine]:
+    with docker_engine(image_files, [PYTHON], docker_hub) as engine:
         yield engine
-    finally:
-        daemon.terminate()
-        daemon.wait(60)
-        clear_away(place, "docker")
-
-
-def _answers(engine: ContainerEngine) -> bool:
-    return subprocess.run([engine.program, "info"], capture_output=True, check=False).returncode == 0
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from petctl.elastic import parts, saved
-from petctl.elastic.saved import Mark
+from petctl.elastic.commits import Mark
 from tests.integration.elastic.harness import ROOT, free_port
 from tests.integration.waiting import until
 
@@ -82,7 +82,7 @@ def whole(directory: Path, mark: Mark) -> None:
     snapshot = saved.read(directory, mark)
     step = parts.value(snapshot.copies["step"])
     blob = parts.value(snapshot.copies["blob"])
-    assert snapshot.commits == mark.step
+    assert snapshot.mark.step == mark.step
     assert parts.value(snapshot.copies["table"]) == {"step": step}
     assert set(blob) == {step % 251}
 
@@ -238,7 +238,12 @@ def sharded_round(directory: Path, python: str, number: int, world: int, steps: 
               MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), OMP_NUM_THREADS="1")
         for rank in range(world)
     ]  # fmt: skip
-    ended = [finish(process) for process in ranks]
+    try:
+        ended = [process.communicate(timeout=DEADLINE) for process in ranks]
+    finally:
+        for process in ranks:
+            process.kill()
+            process.communicate()
     assert all(process.returncode == 0 for process in ranks), ended
     return [out.splitlines() for out, _ in ended]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from petctl.elastic import saved
 from tests.integration.elastic.harness import Fleet, Nursery, Worker
 from tests.integration.waiting import until
 
@@ -151,7 +152,7 @@ def test_the_scripts_own_error_goes_through_at_once(fleet: Fleet) -> None:
     fleet.options["FAIL_AT"] = "12"
     survivor, failing = fleet.start(2)
     assert failing.ended() == 1
-    assert "ValueError: the script's own mistake" in failing.err.read_text()
+    assert "ValueError: own mistake" in failing.err.read_text()
     assert "Traceback" in failing.err.read_text()
     fleet.park([survivor])
     fleet.parked([survivor])
@@ -159,6 +160,52 @@ def test_the_scripts_own_error_goes_through_at_once(fleet: Fleet) -> None:
     fleet.options.clear()
     survivor, fresh = fleet.next([survivor], fresh=1)
     fleet.all_step([survivor, fresh], 20)
+
+
+@pytest.mark.parametrize("text", ["Connection to the feature store failed", "NCCL is not what this is about"])
+def test_an_error_that_only_sounds_like_a_lost_peer_is_the_scripts_own(fleet: Fleet, text: str) -> None:
+    fleet.options.update(FAIL_AT="12", FAIL_WITH=text, PETCTL_HEARTBEAT_LIMIT="3600")  # no end would come in time
+    survivor, failing = fleet.start(2)
+    assert failing.ended() == 1
+    assert f"RuntimeError: {text}" in failing.err.read_text()
+    fleet.park([survivor])
+    fleet.parked([survivor])
+
+
+def test_who_stood_by_goes_on_from_the_newest_checkpoint(fleet: Fleet, tmp_path: Path) -> None:
+    directory = tmp_path / "checkpoints"
+    fleet.options.update(EVERY="10", PETCTL_CHECKPOINT_DIR=str(directory))
+    first, spare = fleet.start(2)
+    fleet.all_step([first, spare], 10)
+    fleet.park([first, spare], planned=True)
+    fleet.parked([first, spare])
+    fleet.next([first])
+    until(lambda: saved.marks(directory)[0].step >= 100, "a checkpoint that the other one knows nothing of")
+    first.signal(signal.SIGKILL)
+    first.ended()
+    newest = saved.marks(directory)[0]
+    fleet.next([spare])
+    assert entered_at(spare) == newest.step
+    spare.step(newest.step + 50)
+    until(lambda: saved.marks(directory)[0].round == fleet.round, "a checkpoint of its own")
+    assert min(mark.step for mark in saved.marks(directory)) > newest.step - 30, "the three newest are there"
+
+
+def test_the_newest_round_wins_not_the_most_commits(fleet: Fleet) -> None:
+    """Whoever trained on while it was cut off overrides nobody."""
+    steady, cut_off = fleet.start(2)
+    fleet.all_step([steady, cut_off], 10)
+    fleet.park([steady, cut_off], planned=True)
+    fleet.parked([steady, cut_off])
+    for worker, steps in ((cut_off, 200), (steady, 30)):
+        fleet.next([worker])
+        worker.step(steps)
+        fleet.park([worker], planned=True)
+        fleet.parked([worker])
+    assert cut_off.last_made() > steady.last_made()
+    reached = steady.last_made()
+    both = fleet.next([cut_off, steady])
+    assert [entered_at(worker) for worker in both] == [reached, reached]
 
 
 def test_training_ends_with_its_result_on_every_rank(fleet: Fleet) -> None:

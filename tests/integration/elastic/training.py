@@ -21,6 +21,8 @@ sampler = elastic.ElasticSampler(512, global_batch=24)
 state = elastic.State(model=model, optimizer=optimizer, sampler=sampler, step=0)
 table = torch.randn(512, 4, generator=torch.Generator().manual_seed(17)).to(DEVICE)
 resized: list[list[int]] = []
+if os.environ.get("EVERY"):
+    elastic.checkpoint(state, every=int(os.environ["EVERY"]))
 
 
 class Loop:
@@ -57,7 +59,7 @@ def train(state):
                 torch.distributed.all_reduce(loss.detach(), group=own)
             time.sleep(float(os.environ.get("STEP_TIME", "0")))
             if state.step == int(os.environ.get("FAIL_AT", "-1")) and elastic.rank() == 1:
-                raise ValueError("the script's own mistake")
+                raise RuntimeError(os.environ["FAIL_WITH"]) if "FAIL_WITH" in os.environ else ValueError("own mistake")
             say(made=state.step)
             state.commit()
             say(step=state.step, loss=loss.item(), at=time.time())

@@ -68,7 +68,9 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     home = tmp_path / "home"
     home.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "petctl-test", str(home)], capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=700", "petctl-test", str(home)],
+        capture_output=True,
+        text=True,
     )
     if mounted.returncode:
         pytest.skip(f"cannot mount a small file system here: {mounted.stderr.strip()}")

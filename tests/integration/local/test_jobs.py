@@ -18,9 +18,11 @@ import pytest
 import petctl
 from petctl.agent.alone import alone
 from petctl.clusters.local.jobdir import JobDirectory
-from petctl.errors import NotFound, UsageError
+from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.jobs import JobHandle, get, list_jobs, render, submit
 from petctl.jobs.secrets import remove_secret, set_secret
+from petctl.rendezvous.client import ControlLink
+from petctl.rendezvous.joinfile import read_join_file
 from tests.integration.local.conftest import (
     Stage,
     eventually,
@@ -73,11 +75,36 @@ def test_scale_up_and_down(stage: Stage) -> None:
     assert handle.status().size.wanted == 2
     with pytest.raises(UsageError, match="1 to 3"):
         handle.scale(4)
+    with pytest.raises(UsageError, match="a whole number, not True"):
+        handle.scale(True)
+    join = read_join_file(job_path(handle) / "join.json")
+    with (
+        ControlLink(join.for_control((job_path(handle) / "token").read_text().strip())) as link,
+        pytest.raises(PetctlError, match="'wanted' must be a whole number, not true"),
+    ):
+        link.call("scale", wanted=True)
+    with ControlLink(join) as link, pytest.raises(PetctlError, match="'scale' is not for nodes"):
+        link.call("scale", wanted=1)
     stage.finish()
     status = handle.wait(DEADLINE)
     assert (status.state, status.spent) == ("succeeded", 0)
     assert [past.number for past in status.rounds] == [first, second, third]
     assert {line.round for line in handle.logs(tail=1)} == {max(line.round for line in handle.logs())}
+
+
+def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage) -> None:
+    handle = stage.start(nodes="1:1:3")
+    first = stage.running(1)
+    handle.scale(3)
+    handle.scale(1)
+    events = job_path(handle) / "events.jsonl"
+    begun = lambda: len(re.findall(r"node [12] is started", events.read_text()))  # noqa: E731
+    gone = lambda: len(re.findall(r"node [12] has ended with code 0", events.read_text()))  # noqa: E731
+    eventually(lambda: begun() == gone(), "whoever was started has gone")
+    eventually(lambda: [node.name for node in handle.status().nodes] == ["0"], "one node in the status")
+    stage.goes_on(first, 1)
+    stage.finish()
+    assert [past.number for past in handle.wait(DEADLINE).rounds] == [first]
 
 
 def held_back(handle: JobHandle) -> AbstractContextManager[None]:
@@ -238,7 +265,7 @@ def test_exec_forward_and_token(stage: Stage) -> None:
     command = 'echo "$PETCTL_JOB_ID $PETCTL_NODE $PWD" > "$PETCTL_OUTPUT_DIR/said"; exit 3'
     assert handle.exec(["sh", "-c", command], node="1") == 3
     job = job_path(handle)
-    assert (job / "outputs" / "said").read_text() == f"{handle.id} 1 {job}/code\n"
+    assert (job / "outputs" / "said").read_text() == f"{handle.id} 1 {stage.path}\n"
     with pytest.raises(NotFound, match="its nodes: 0, 1"):
         handle.exec(["true"], node="9")
     (stage.path / "no-program").write_text("no program\n")

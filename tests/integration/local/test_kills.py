@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ import pytest
 import petctl
 from petctl.agent import private
 from petctl.jobs import JobHandle, list_jobs
+from petctl.rendezvous.client import AgentLink
+from petctl.rendezvous.joinfile import read_join_file
+from petctl.rendezvous.messages import Header, Report, encode
 from tests.integration.local.conftest import (
     Stage,
     children,
@@ -109,6 +115,52 @@ def test_a_node_that_is_held_up_while_the_supervisor_is_replaced_costs_no_round(
     stage.finish()
     status = handle.wait(DEADLINE)
     assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 0, 1), list(handle.events())
+
+
+def test_a_member_that_joined_by_hand_is_waited_for_when_the_supervisor_is_replaced(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 1}}\n")
+    handle = stage.start(nodes="1:2", rendezvous={"resize_interval": 0.1})
+    first = stage.running(1)
+    handle.token(stage.path / "join.json")
+    command = [sys.executable, "-m", "petctl.agent", "join", "--file", "join.json", "--node", "guest"]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as guest:
+        try:
+            second = stage.running(2, after=first)
+            agent, old = children(guest.pid)[0], supervisor_pid(handle)
+            os.kill(agent, signal.SIGSTOP)  # it is slower than the new supervisor's own node
+            try:
+                os.kill(old, signal.SIGKILL)
+                eventually(lambda: "1 of 2 members" in handle.status().sentence, "a new one that waits for the guest")
+            finally:
+                os.kill(agent, signal.SIGCONT)
+            eventually(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on")
+            stage.goes_on(second, 2)
+            stage.finish()
+            assert [past.number for past in handle.wait(DEADLINE).rounds] == [first, second]
+        finally:
+            guest.terminate()
+
+
+def test_a_deposed_supervisor_ends_and_leaves_the_nodes_alone(stage: Stage) -> None:
+    handle = stage.start(nodes=1)
+    number = stage.running(1)
+    old = supervisor_pid(handle)
+    handle.token(stage.path / "join.json")
+    join = read_join_file(stage.path / "join.json")
+
+    async def tell_of_a_newer_one() -> None:
+        link = AgentLink(join)
+        await link.connect(10.0)
+        newer = Header(epoch=1, leader="another", seq=1, round=number, ran=number, wanted=1)
+        link.send({"report": encode(Report("messenger", "i1", 1, 1, "127.0.0.1", newer))})
+        eventually(lambda: not exists(old), "the end of the deposed supervisor")
+        link.close()
+
+    asyncio.run(tell_of_a_newer_one())
+    eventually(lambda: "deposed" in [event["kind"] for event in handle.events()], "what happened, in the events")
+    stage.goes_on(number, 1)
+    stage.finish()
+    assert handle.wait(DEADLINE).state == "succeeded"
 
 
 def test_a_wish_survives_the_supervisor(stage: Stage) -> None:

@@ -113,6 +113,34 @@ def test_the_library_reports_and_tells_where_it_hangs(stage: Stage) -> None:
     assert final.progress is not None and final.progress.step == 1_000_000, "the last report always arrives"
 
 
+BY_FILE = """
+import os, sys, threading, time
+before = {"faulthandler", "PETCTL_STARTUP_STACKS"} & {*sys.modules, *os.environ}
+assert not before, before
+
+def wait_for_ever_here():
+    threading.Event().wait()
+
+for step in range(1, 10):
+    with open(os.environ["PETCTL_PROGRESS"], "a") as progress:
+        print(f"step={step}", file=progress)
+    time.sleep(0.05)
+wait_for_ever_here()
+"""
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_a_hang_found_by_the_progress_file_has_stacks(stage: Stage, warm: bool) -> None:
+    handle = run(stage, script=BY_FILE, restarts=1, stall_after=4, warm=warm)  # the second worker may be a fork
+    status = handle.wait(DEADLINE)
+    assert status.error is not None and status.error.hung
+    assert status.error.traceback.startswith("rank 0:\n"), status.error
+    assert "in wait_for_ever_here" in status.error.traceback
+    for number in (1, 2):
+        stacks = Path(status.directory, "logs", f"round-000{number}", "rank-0.stacks")
+        assert "in wait_for_ever_here" in stacks.read_text()
+
+
 def test_a_slow_rank_is_named_once(stage: Stage) -> None:
     handle = run(stage, script=LIBRARY, args=("slow",), nodes=3)
     eventually(lambda: (p := handle.status().progress) and p.stragglers == [2], "a straggler")

@@ -8,7 +8,7 @@ import threading
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.joinfile import JoinFile
 from petctl.rendezvous.messages import Header, Outcome, Report, encode
-from petctl.rendezvous.wire import PLAIN, FrameReader, PeerProof, encode_frame
+from petctl.rendezvous.wire import FrameReader, PeerProof, encode_frame, plain_binding, tokens_of, welcome_of
 
 TOKEN = "5ec7e7" * 4
 WITHIN = 60.0
@@ -89,7 +89,7 @@ class RawPeer:
 
     def __init__(self, served, token=TOKEN, role="agent"):
         self.socket = socket.create_connection((served.host, served.port), WITHIN)
-        self.reader, self.messages, self.token, self.role = FrameReader(1 << 22), [], token, role
+        self.reader, self.seal, self.token, self.role = FrameReader(1 << 22), None, token, role
 
     def __enter__(self):
         return self
@@ -98,20 +98,28 @@ class RawPeer:
         self.socket.close()
 
     def receive(self):
-        while not self.messages:
+        while True:
+            message = self.reader.next()
+            if message is not None:
+                return message
             data = self.socket.recv(1 << 16)
             if not data:
                 return None
-            self.messages += self.reader.feed(data)
-        return self.messages.pop(0)
+            self.reader.feed(data)
 
     def introduce(self):
-        proof = PeerProof(self.token, self.role, PLAIN)
+        """Proves itself; the coordinator's welcome."""
+        binding = plain_binding(self.socket.getsockname(), self.socket.getpeername())
+        proof = PeerProof(tokens_of(self.token)[self.role], self.role, binding)
         self.send(proof.hello(self.receive()))
-        return self.receive()
+        self.seal, self.reader.seal = proof.check(self.receive())
+        return welcome_of(self.receive())
+
+    def sealed(self, message):
+        return encode_frame(message, self.seal)
 
     def send(self, message):
-        self.socket.sendall(encode_frame(message))
+        self.socket.sendall(self.sealed(message))
 
     def until_dropped(self):
         """True once the coordinator has ended the connection."""

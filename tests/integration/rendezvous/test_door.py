@@ -18,7 +18,7 @@ from petctl.rendezvous import client, listener
 from petctl.rendezvous.client import AgentLink, ControlLink
 from petctl.rendezvous.events import Disconnected, Reported
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
-from petctl.rendezvous.wire import CoordinatorProof, encode_frame
+from petctl.rendezvous.wire import CoordinatorProof, encode_frame, tokens_of
 
 from .harness import TOKEN, WITHIN, RawPeer, ScriptedMachine, Served, in_loop, report_of
 
@@ -42,7 +42,7 @@ async def test_a_wrong_token_is_an_auth_error_on_both_links():
 @in_loop
 async def test_a_coordinator_that_cannot_prove_itself_is_an_auth_error():
     async def impostor(reader, writer):
-        writer.write(encode_frame(CoordinatorProof("guess", "plain").greeting()))
+        writer.write(encode_frame(CoordinatorProof(tokens_of("guess"), "plain").greeting()))
         await reader.read(4096)
         writer.write(encode_frame({"proof": "0" * 64, "welcome": {"task": "rm -rf"}}))
         writer.close()
@@ -126,6 +126,29 @@ async def test_a_node_does_not_stick_to_an_address_that_swallows_everything(tmp_
 
 
 @in_loop
+async def test_a_node_waits_longer_for_a_coordinator_that_comes_to_the_proof_too_late(monkeypatch):
+    greet, loop, connected = listener.Connection.connection_made, asyncio.get_running_loop(), asyncio.Event()
+    monkeypatch.setattr(client, "CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr(
+        listener.Connection, "connection_made", lambda self, transport: loop.call_later(1.0, greet, self, transport)
+    )
+    async with Served(ScriptedMachine()) as served:
+        node = connection.Connection(
+            served.join, lambda argv, log: None, lambda welcome: connected.set(), print, print, print
+        )
+        running = asyncio.create_task(node.run())
+        await connected.wait()
+        running.cancel()
+        node.drop()
+
+
+def test_only_the_nodes_of_large_jobs_wait_before_they_connect():
+    assert {connection._jitter(64) for _ in range(100)} == {0.0}
+    waits = [connection._jitter(10_000) for _ in range(1000)]
+    assert 0.0 <= min(waits) < 1.0 and 4.0 < max(waits) <= 5.0
+
+
+@in_loop
 async def test_who_joins_by_hand_where_nobody_listens_gives_up_soon(monkeypatch):
     monkeypatch.setattr(connection, "_GIVE_UP_BY_HAND", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as gone:
@@ -166,7 +189,7 @@ async def test_frames_beyond_4_kib_are_refused_until_the_proof_holds():
             await served.blocking(peer.introduce)
             peer.send({"id": 1, "call": "status", "padding": "x" * 100_000})
             assert "does not fit" in (await served.blocking(peer.receive))["error"]
-            peer.socket.sendall(struct.pack(">I", (1 << 20) + 1))
+            peer.socket.sendall(struct.pack(">I", (1 << 20) + 16 + 1))  # 16: its seal
             assert await served.blocking(peer.until_dropped)
 
 
@@ -185,6 +208,7 @@ async def test_whoever_does_not_prove_itself_in_time_is_dropped(monkeypatch):
 @in_loop
 async def test_strangers_cannot_keep_the_places_of_newcomers(monkeypatch):
     monkeypatch.setattr(listener, "UNPROVEN_AT_ONCE", 16)
+    monkeypatch.setattr(listener, "SILENT", 0.2)
     async with Served(ScriptedMachine()) as served:
         strangers = [await served.blocking(RawPeer, served) for _ in range(50)]
         link = AgentLink(served.join)
@@ -193,6 +217,23 @@ async def test_strangers_cannot_keep_the_places_of_newcomers(monkeypatch):
         for stranger in strangers:
             stranger.socket.close()
         link.close()
+
+
+@in_loop
+async def test_in_a_herd_nobody_loses_the_place_from_which_it_proves_itself(monkeypatch):
+    monkeypatch.setattr(listener, "UNPROVEN_AT_ONCE", 4)
+    async with Served(ScriptedMachine()) as served:
+        slow = [RawPeer(served) for _ in range(4)]
+        links = [AgentLink(served.join) for _ in range(60)]
+        connecting = [asyncio.ensure_future(link.connect()) for link in links]
+        for peer in slow:  # they are greeted, and take their time: the herd behind them must not cost them their place
+            assert await served.blocking(peer.introduce) == {"task": 1}
+        assert await asyncio.gather(*connecting) == [{"task": 1}] * 60
+        assert served.server.dropped == 0
+        for peer in slow:
+            peer.socket.close()
+        for link in links:
+            link.close()
 
 
 @in_loop
@@ -206,7 +247,7 @@ async def test_without_a_descriptor_left_strangers_make_room():
         try:
             for descriptor in spare:
                 os.close(descriptor)
-            assert "welcome" in await served.blocking(peers[-1].introduce)
+            assert await served.blocking(peers[-1].introduce) == {"task": 1}
             assert await served.blocking(peers[0].until_dropped)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

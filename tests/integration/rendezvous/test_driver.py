@@ -1,14 +1,15 @@
 """The driver round the machine: what it tells the machine and when, and how it carries out what the machine wants."""
 
 import asyncio
-from typing import Callable
+from dataclasses import replace
 
 import pytest
 
-from petctl.errors import PetctlError, Unreachable, UsageError
+from petctl.errors import AuthError, PetctlError, Unreachable, UsageError
+from petctl.rendezvous.calls import TEXT, WHOLE, Call
 from petctl.rendezvous.client import AgentLink, ControlLink
 from petctl.rendezvous.events import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
-from petctl.rendezvous.messages import Header, Order, Outcome, Place
+from petctl.rendezvous.messages import Header, Order, Outcome, Place, decode_order
 
 from .harness import RawPeer, ScriptedMachine, Served, hold_up, in_loop, report_of
 
@@ -29,6 +30,41 @@ async def test_a_report_reaches_the_machine_and_an_order_the_node():
         machine.effects = [Tell("0", "a", Order(Header(epoch=3), sentence="wait")), Tell("9", "x", Order(Header()))]
         served.server.step(Expect(("1",)))
         assert (await link.receive())["order"] == {"header": {"epoch": 3}, "sentence": "wait"}
+        link.close()
+
+
+@in_loop
+async def test_what_all_members_offered_goes_over_a_connection_once():
+    machine = ScriptedMachine()
+
+    async def tell(offers):
+        place = Place(0, 1, 0, 1, "host", 1, offers)
+        machine.effects = [Tell("0", "a", Order(Header(), "run", 1, place=place))]
+        served.server.step(Expect(("1",)))
+        return place
+
+    async with Served(machine) as served:
+        at = {"rank": 0, "nodes": 1, "first_rank": 0, "world_size": 1, "master_addr": "host", "master_port": 1}
+        many, others = tuple(f"host-{n}" for n in range(1000)), ("one", "two")
+        with RawPeer(served) as raw:
+            await served.blocking(raw.introduce)
+            raw.send(report_of())
+            await machine.until_true(lambda: machine.of(Reported))
+            whole, new = {"kind": "run", "round": 1, "header": {}}, list(others)
+            for offers, message in (
+                (many, {"order": {**whole, "place": {**at, "offers": list(many)}}}),
+                (many, {"changed": {}}),
+                (others, {"changed": {"place": {**at, "offers": new}}}),
+                (others, {"changed": {}}),
+            ):
+                await tell(offers)
+                assert await served.blocking(raw.receive) == message
+        await machine.until_true(lambda: machine.of(Disconnected))
+        link = await joined(served)
+        await machine.until_true(lambda: len(machine.of(Reported)) == 2)
+        for offers in (many, many, (), many, others, others, many):
+            place = await tell(offers)
+            assert decode_order((await link.receive())["order"]).place == place
         link.close()
 
 
@@ -215,6 +251,22 @@ async def test_other_effects_go_to_the_cluster_which_may_answer_with_facts():
 
 
 @in_loop
+async def test_a_nodes_join_file_does_not_steer_the_job():
+    control = {"cancel": Call(lambda: "cancelled"), "code": Call(lambda: "part", nodes=True)}
+    async with Served(ScriptedMachine(), control=control) as served:
+        with ControlLink(served.join.for_nodes()) as link:
+            assert await served.blocking(link.call, "code") == "part"
+            for name in ("cancel", "status"):
+                with pytest.raises(PetctlError, match=f"'{name}' is not for nodes"):
+                    await served.blocking(link.call, name)
+        agent = AgentLink(served.join.for_nodes())
+        assert await agent.connect() == {"task": 1}
+        agent.close()
+        with ControlLink(replace(served.join.for_nodes(), control=True)) as link, pytest.raises(AuthError):
+            await served.blocking(link.call, "cancel")
+
+
+@in_loop
 async def test_control_calls():
     gate = asyncio.Event()
 
@@ -225,8 +277,13 @@ async def test_control_calls():
     def refuse(wanted):
         raise UsageError(f"{wanted} is more than 3")
 
-    control: dict[str, Callable[..., object]] = {"double": lambda number: 2 * number, "slow": slow, "refuse": refuse}
-    control.update(fault=lambda: 1 / 0, unspeakable=object)
+    control = {
+        "double": Call(lambda number: 2 * number, {"number": WHOLE}),
+        "slow": Call(slow, {"word": TEXT}),
+        "refuse": Call(refuse, {"wanted": WHOLE}),
+        "fault": Call(lambda: 1 / 0),
+        "unspeakable": Call(object),
+    }
     async with Served(ScriptedMachine(), control=control) as served:
         with ControlLink(served.join) as link:
 
@@ -241,7 +298,8 @@ async def test_control_calls():
             assert (await refused("fault"))[0] == 70
             assert (await refused("unspeakable"))[0] == 70
             assert "knows no call 'nothing'" in (await refused("nothing"))[1]
-            assert "does not fit" in (await refused("double", numbers=1))[1]
+            assert "it takes no 'numbers'" in (await refused("double", number=1, numbers=1))[1]
+            assert "must be a whole number, not true" in (await refused("double", number=True))[1]
             waiting = asyncio.ensure_future(served.blocking(link.call, "slow", word="late"))
             with ControlLink(served.join) as other:  # a slow call holds up nobody else
                 assert await served.blocking(other.call, "double", number=1) == 2

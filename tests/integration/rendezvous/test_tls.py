@@ -1,6 +1,8 @@
 """Off loopback it is TLS with a pinned certificate, and the proof is bound to it."""
 
+import gc
 import socket
+from asyncio import sslproto
 
 import pytest
 
@@ -79,8 +81,22 @@ async def test_bytes_that_are_no_tls_are_dropped_and_counted(files, monkeypatch)
 
 
 @in_loop
+async def test_a_silent_connection_costs_no_tls(files):
+    async with served_with(files, ScriptedMachine()) as served:
+        strangers = [socket.create_connection((served.host, served.port)) for _ in range(200)]
+        link = AgentLink(JoinFile("job", TOKEN, files[1], served.join.locator))
+        assert await link.connect() == {"task": 1}  # accepted after all of them
+        mine = sum(isinstance(thing, sslproto.SSLProtocol) for thing in gc.get_objects())
+        assert mine <= 4  # both ends of the link
+        for stranger in strangers:
+            stranger.close()
+        link.close()
+
+
+@in_loop
 async def test_strangers_in_the_middle_of_a_handshake_have_bounded_places_too(files, monkeypatch):
     monkeypatch.setattr(listener, "UNPROVEN_AT_ONCE", 16)
+    monkeypatch.setattr(listener, "SILENT", 0.2)
     async with served_with(files, ScriptedMachine()) as served:
         strangers = [await served.blocking(RawPeer, served) for _ in range(40)]
         link = AgentLink(JoinFile("job", TOKEN, files[1], served.join.locator))

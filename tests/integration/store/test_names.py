@@ -72,7 +72,9 @@ def test_a_sas_that_may_only_write_is_enough_to_send(azurite: Azurite, tmp_path:
     del environment["AZURE_STORAGE_ACCOUNT_KEY"]
     now = datetime.now(timezone.utc)
     times = now - timedelta(hours=1), now + timedelta(hours=1)
-    environment["AZURE_STORAGE_SAS_TOKEN"] = blob_sas(ACCOUNT, ACCOUNT_KEY, root.rpartition("/")[2], "", "cw", *times)
+    environment["AZURE_STORAGE_SAS_TOKEN"] = blob_sas(
+        ACCOUNT, ACCOUNT_KEY, root.rpartition("/")[2], "", "cw", *times, https=False
+    )
     scene = Scene(azurite, root, tmp_path, environment)
     source = fill(tmp_path / "source", {"small": 10, "large": 9 << 20, "sub/x": 5})
     for _ in range(2):  # what is there cannot be seen, so it is sent again

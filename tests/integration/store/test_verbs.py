@@ -142,7 +142,7 @@ def test_a_sas_opens_azure_and_an_expired_one_says_so(azurite, tmp_path: Path) -
 
     def sas(hours: float) -> str:
         begin = now - timedelta(hours=2)
-        return blob_sas(ACCOUNT, ACCOUNT_KEY, container, "", "racwdl", begin, now + timedelta(hours=hours))
+        return blob_sas(ACCOUNT, ACCOUNT_KEY, container, "", "racwdl", begin, now + timedelta(hours=hours), https=False)
 
     environment["AZURE_STORAGE_SAS_TOKEN"] = sas(1)
     scene.petctl("up", source, f"{root}/x")

@@ -22,7 +22,7 @@ from petctl.clusters.certificate import make_certificate
 from petctl.errors import Unreachable
 from petctl.rendezvous.client import ControlLink
 from petctl.rendezvous.events import Config
-from petctl.rendezvous.joinfile import JoinFile, write_join_file
+from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
 from tests.integration.agent.conftest import Node, archive
 from tests.integration.elastic.harness import free_port
 from tests.integration.waiting import DEADLINE, until
@@ -128,6 +128,13 @@ class PodBench:
         locator = {"address": f"127.0.0.1:{self.port}"}
         write_join_file(self.join_path, JoinFile(self.job, token, certificate.pin, locator))
 
+    def found_by_file(self) -> Path:
+        """Lets nodes and coordinators find the coordinator through a file that names its address."""
+        join, place = read_join_file(self.join_path), self.directory / "coordinator.json"
+        for path in (self.join_path, self.material / "join.json"):
+            write_join_file(path, dataclasses.replace(join, locator={"file": str(place)}))
+        return place
+
     def steps(self, **options: Any) -> None:
         """A job whose workers work until `go` exists."""
         script = self.directory / "steps.py"
@@ -135,7 +142,12 @@ class PodBench:
         self.describe("script", [str(script), str(self.go)], **options)
 
     def coordinate(
-        self, *words: str, replacement: int = 0, python: str = sys.executable, inside: Sequence[str] = ()
+        self,
+        *words: str,
+        replacement: int = 0,
+        port: int = 0,
+        python: str = sys.executable,
+        inside: Sequence[str] = (),
     ) -> Container:
         """The coordinator's pod, the first or a replacement; `inside`: what starts it."""
         own = self.directory / f"coordinator-{len(self.containers)}"
@@ -144,7 +156,7 @@ class PodBench:
         message.touch()
         argv = [*inside, python, str(self.archive), "coordinate", "--job", str(self.material)]
         argv += ["--state", str(own / "state")]
-        argv += ["--replacement", f"{replacement}+", "--listen", "127.0.0.1", "--port", str(self.port)]
+        argv += ["--replacement", f"{replacement}+", "--listen", "127.0.0.1", "--port", str(port or self.port)]
         argv += ["--message", str(message), *words]
         with open(own / "out", "wb") as out, open(own / "err", "wb") as err:
             process = subprocess.Popen(argv, stdout=out, stderr=err, cwd=self.directory, start_new_session=True)
@@ -179,8 +191,6 @@ class PodBench:
         return int(until(look, f"a worker of round {number} of {world_size}"))
 
     def link(self) -> ControlLink:
-        from petctl.rendezvous.joinfile import read_join_file
-
         return ControlLink(read_join_file(self.join_path))
 
     def call(self, name: str, **params: Any) -> Any:

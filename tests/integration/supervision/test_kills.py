@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,8 @@ def test_another_container_takes_over_while_workers_step(bench: PodBench) -> Non
     until(lambda: second.events("continued"), "the round goes on")
     status = status_from(bench.call("status"))
     assert (status.epoch, status.round, status.state, status.size.wanted) == (2_000_000, 2, "running", 1)
-    assert [past.number for past in status.rounds] == [2] and status.started is None
+    until(lambda: len(bench.call("status")["rounds"]) == 2, "what its node has kept of the time before")
+    assert bench.call("status")["started"] == first.events("started")[0]["time"]
     assert second.events()[0]["kind"] == "replaced"
     assert alive(worker)
     bench.go.touch()
@@ -171,3 +173,40 @@ def test_wrong_material_is_said_once(bench: PodBench) -> None:
     assert container.wait() == 2
     log = (container.out.parent / "err").read_text()
     assert "is not the record of a job" in log and "Traceback" not in log and log.count("\n") == 1
+
+
+def test_the_rounds_before_a_replaced_coordinator_are_known_to_the_next_and_so_is_what_was_lost(
+    bench: PodBench,
+) -> None:
+    bench.steps(nodes=2, least=1, most=2, recover_within=1.0)
+    first = bench.coordinate()
+    nodes = [bench.node(index) for index in (0, 1)]
+    for node in nodes:
+        bench.up(node, 1, 2)
+    started = bench.call("status")["started"]
+    nodes[1].terminate()
+    bench.up(nodes[0], 2, 1)
+    nodes.append(bench.node(1))
+    bench.up(nodes[0], 3, 2)
+    before = bench.call("status")["rounds"]
+    assert [entry["number"] for entry in before] == [1, 2, 3]
+
+    bench.kill(first)  # with its container, and all that it remembered
+    second = bench.coordinate(replacement=1)
+    until(lambda: second.events("continued"), "the round goes on")
+    status = until(lambda: bench.call("status") if len(bench.call("status")["rounds"]) == 3 else None, "its rounds")
+    assert status["rounds"] == before and status["started"] == started
+
+    bench.kill(second)  # and a node with it
+    away = time.time()
+    victims = {nodes[2].process.pid, *processes.descendants(nodes[2].process.pid, processes.table())}
+    processes.signal_each(victims, signal.SIGKILL)
+    third = bench.coordinate(replacement=2)
+    bench.up(nodes[0], 4, 1)
+    status = until(lambda: bench.call("status") if len(bench.call("status")["rounds"]) == 4 else None, "its rounds")
+    last = status["rounds"][-1]
+    assert [entry["number"] for entry in status["rounds"]] == [1, 2, 3, 4]
+    assert 1.0 < last["seconds_lost"] <= last["started"] - away + 1.0
+    bench.go.touch()
+    assert third.wait() == 0
+    bench.nothing_left()

@@ -122,7 +122,7 @@ def test_whoever_watches_sees_every_change_and_the_end(bench: PodBench) -> None:
     assert not watcher.is_alive()
     states = [status_from(status).state for status in seen]
     assert states[0] == "starting" and "running" in states and states[-1] == "succeeded"
-    assert all(node["pid"] == 0 for status in seen for node in status["nodes"])
+    assert all(node.pid == 0 for status in seen for node in status_from(status).nodes)
 
 
 def test_who_is_between_two_questions_still_hears_the_end(bench: PodBench) -> None:

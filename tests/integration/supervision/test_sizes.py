@@ -130,3 +130,16 @@ def test_an_exit_code_that_is_not_retried_ends_the_job(bench: PodBench) -> None:
         "rank 0 on node 0 exited with code 9 (exit code 9 is not one to retry on)"
     )
     assert [event["failure"]["code"] for event in container.events("failure")] == [137]
+
+
+def test_the_size_that_was_asked_for_last_outlives_all_pods(bench: PodBench) -> None:
+    bench.steps(nodes=1, least=1, most=3)
+    (bench.material / "wanted").write_text("2")  # as a cluster keeps it after a scale
+    container = bench.coordinate(replacement=1)
+    nodes = [bench.node(index) for index in (0, 1)]
+    for node in nodes:
+        bench.up(node, 1, 2)
+    assert bench.call("status")["size"] == {"min": 1, "wanted": 2, "max": 3}
+    bench.go.touch()
+    assert container.wait() == 0
+    bench.nothing_left()

@@ -49,6 +49,11 @@ class Cluster:
             return images.python(version)
         return os.environ.get(f"PETCTL_K8S_IMAGE_{version.replace('.', '_')}", f"python:{version}-slim")
 
+    @property
+    def bare_image(self) -> str:
+        """One with nothing but busybox, /bin/busybox."""
+        return images.PAUSE if self.own else os.environ.get("PETCTL_K8S_IMAGE_BARE", "busybox:1")
+
     def machine(self, name: str) -> Machine:
         """`control`, `node1` or `node2`."""
         if self._book is None:

@@ -44,14 +44,14 @@ def job(argv: list[str] | None = None, wish: dict[str, Any] | None = None, **sai
         ({}, {}, ("1", 4, 4, "mpi", 4)),
         ({}, {"num_gpu": 8}, ("2", 4, 4, "mpi", 8)),
         ({}, {"num_gpu": 2}, ("1", 2, 2, "mpi", 2)),
-        ({}, {"num_gpu": 1}, ("1", 1, 1, "elastic", 1)),
+        ({}, {"num_gpu": 1}, ("1", 1, 1, "mpi", 1)),
         ({}, {"num_gpu": 0}, ("1", 1, 0, "elastic", 0)),
         ({"num_gpu": 12}, {}, ("3", 4, 4, "mpi", 12)),
         ({"num_gpu": 12}, {"num_gpu": 4}, ("1", 4, 4, "mpi", 4)),
         ({}, {"num_gpu": 8, "single": True}, ("2", 1, 4, "mpi", 8)),
-        ({}, {"single": True}, ("1", 1, 4, "elastic", 4)),
+        ({}, {"single": True}, ("1", 1, 4, "mpi", 4)),
         ({"multi_process": False}, {"num_gpu": 8}, ("2", 1, 4, "mpi", 8)),
-        ({"multi_process": False, "process_count_per_node": 2}, {}, ("1", 1, 4, "elastic", 4)),
+        ({"multi_process": False, "process_count_per_node": 2}, {}, ("1", 1, 4, "mpi", 4)),
         ({"process_count_per_node": 2}, {"num_gpu": 8}, ("2", 2, 4, "mpi", 8)),
         ({"launcher": "elastic"}, {"num_gpu": 8}, ("2", 4, 4, "elastic", 8)),
         ({"launcher": "elastic", "elastic_num_gpu": [8, 4, 16], "num_gpu": 8}, {}, ("1:2:4", 4, 4, "elastic", 8)),
@@ -87,6 +87,8 @@ def test_a_missing_mpirun_is_told_at_once(mpirun: Path) -> None:
     assert job(env={"PATH": str(mpirun.parent)}, image="has/its:own").launcher == "mpi"
     assert job(env={"PATH": str(mpirun.parent)}, cluster="k8s").launcher == "mpi"
     assert job(env={"PATH": str(mpirun.parent)}, launcher="elastic").procs == "4"
+    alone = job(env={"PATH": str(mpirun.parent)}, wish={"single": True})
+    assert (alone.launcher, alone.procs) == ("elastic", "1"), "one process does not need it"
 
 
 def test_the_command_is_as_it_was_typed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from petctl.agent.code import BadCode, provide, unpack
+from petctl.agent.code import BadCode, Bounds, provide, unpack
 from petctl.errors import GivenUp, PetctlError
 
 FILES: dict[str, Any] = {
@@ -166,3 +167,91 @@ def test_a_node_that_leaves_does_not_wait_for_it(tmp_path: Path) -> None:
     with pytest.raises(GivenUp):
         provide(str(tmp_path / "code"), name_of(FILES), lambda: archive(FILES), {}, given_up=lambda: True)
     assert names_in(tmp_path) == ["code.lock"]
+
+
+BOUNDS = Bounds(len(FILES), 3 + len(b"#!/bin/sh\n"))
+
+
+def test_an_archive_within_the_records_bounds_is_unpacked(tmp_path: Path) -> None:
+    unpack(archive(FILES), name_of(FILES), str(tmp_path), bounds=BOUNDS)
+    assert (tmp_path / "a.txt").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize("bounds", [BOUNDS._replace(files=3), BOUNDS._replace(bytes=12)])
+def test_an_archive_with_more_than_the_record_says_is_refused(tmp_path: Path, bounds: Bounds) -> None:
+    with pytest.raises(BadCode, match="holds more than snapshot"):
+        unpack(archive(FILES), name_of(FILES), str(tmp_path), bounds=bounds)
+
+
+def huge(size: int, header: bytes = b"") -> BinaryIO:
+    """An archive of one file of zeros, which is made while it is read."""
+    packed = io.BytesIO()
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as out:
+        out.write(header or entry("zeros", size=size).tobuf())
+        for _ in range(size >> 20):
+            out.write(bytes(1 << 20))
+    packed.seek(0)
+    return packed
+
+
+def test_a_file_that_is_too_big_is_refused_before_a_byte_of_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(BadCode, match="holds more than snapshot"):
+        unpack(huge(64 << 20), "0" * 64, str(tmp_path), bounds=Bounds(1, 1000))
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XGLTYPE])
+def test_a_long_header_does_not_take_the_memory(tmp_path: Path, kind: bytes) -> None:
+    import tracemalloc
+
+    packed = huge(64 << 20, entry("header", kind, size=64 << 20).tobuf())
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadCode):
+            unpack(packed, "0" * 64, str(tmp_path))
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_holes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadCode):
+        unpack(huge(0, sparse_header(3 << 30)), "0" * 64, str(tmp_path), bounds=Bounds(1, 4 << 30))
+    assert not any(tmp_path.iterdir())
+
+
+def sparse_header(real_size: int) -> bytes:
+    """A file that is nothing but a hole, in GNU's old form."""
+    data = bytearray(entry("hole", tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
+    data[386:398] = b"%011o\0" % real_size
+    data[398:410] = b"%011o\0" % 0
+    data[483:495] = b"%011o\0" % real_size
+    data[148:156] = b"        "
+    data[148:156] = b"%06o\0 " % sum(data[:512])
+    return bytes(data)
+
+
+def test_folders_count(tmp_path: Path) -> None:
+    names = {"/".join([f"{number:03d}", *["d"] * 190, "x"]): b"" for number in range(4)}
+    with pytest.raises(BadCode, match="more folders than its snapshot can have"):
+        unpack(archive(names), name_of(names), str(tmp_path), bounds=Bounds(4, 0))
+    deep = {"/".join(["d"] * 300): b""}
+    with pytest.raises(BadCode, match="in more than 200 folders"):
+        unpack(archive(deep), name_of(deep), str(tmp_path / "deep"))
+
+
+def test_the_id_of_a_snapshot_is_checked_before_it_becomes_a_path(tmp_path: Path) -> None:
+    import asyncio
+
+    from petctl.agent.codesource import CodeSource
+    from petctl.agent.task import Code
+    from petctl.rendezvous.joinfile import JoinFile
+
+    async def outcome() -> tuple[str, str]:
+        told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
+        join = JoinFile("job", "token", "", {"address": "127.0.0.1:1"}, None)
+        CodeSource(Code(id="../../etc"), join, str(tmp_path), lambda *said: told.set_result(said), print)
+        return await asyncio.wait_for(told, 20)
+
+    assert asyncio.run(outcome()) == ("", "'../../etc' is not the id of a snapshot")
+    assert not any(tmp_path.iterdir())

@@ -18,10 +18,10 @@ from petctl.agent.launchers import (
     comes_again,
     command,
     interpreter,
-    interpreter_words,
     look_for,
     torchrun_command,
 )
+from petctl.agent.snapshot_command import interpreter_words
 from petctl.agent.task import Task
 from petctl.errors import UsageError
 from petctl.rendezvous.messages import Place

@@ -224,3 +224,18 @@ def test_two_ranks_never_share_a_line() -> None:
         prefixer.prefix(Chunk(zero, b" 70%\nc\n")),
     ]
     assert b"".join(shown) == b"[0]: a\n[0]: b\n[0]: 50% 60%\n[1]: x\n[0]:  70%\n[0]: c\n"
+
+
+def test_logs_of_rounds_long_ago_are_removed(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 40, 103):
+        (tmp_path / f"round-{number:04d}").mkdir()
+        (tmp_path / f"round-{number:04d}" / "rank-0.out").write_text("x")
+    (tmp_path / "prepare-0.out").write_text("x")
+    logcap.prune(str(tmp_path), 103)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "prepare-0.out",
+        "round-0001",
+        "round-0040",
+        "round-0103",
+    ]
+    logcap.prune(str(tmp_path / "missing"), 103)

@@ -30,6 +30,7 @@ class Node:
         self.refusal: OSError | None = None
         self.groups: list[int] = []
         self.early: list[Worker] = []
+        self.held = self.stopping = False
         task = Task(**{"job": "j", "kind": "program", "words": ["x"], "cwd": str(directory), **fields})
         self.needs = SimpleNamespace(task=task, problem="", coming="", starting=self.ignore)
         lifeline = SimpleNamespace(directory="", own=self.ignore)
@@ -41,7 +42,14 @@ class Node:
     def ignore(self, *words: object) -> None:
         pass
 
-    stop = ignore
+    def stop(self, *words: object) -> None:
+        self.stopping = True
+
+    def clear(self, then: Callable[[], None]) -> None:
+        """What is left of the last round ends at once, unless a test holds it."""
+        self.cleared = then
+        if not self.held:
+            then()
 
     def start(self, launches: list[Launch]) -> None:
         if self.refusal is not None:
@@ -144,3 +152,16 @@ def test_a_node_is_prepared_once_and_its_first_worker_answers_for_a_failure(tmp_
         assert [len(launches) for launches in node.started] == [1, 1, 2, 2]
 
     with_node(test, tmp_path, prepare="tool")
+
+
+def test_a_start_that_was_called_off_while_leftovers_ended_does_not_happen(tmp_path: Path) -> None:
+    async def live() -> None:
+        node = Node(tmp_path)
+        node.held = True
+        node.rounds.start(START)
+        assert not node.started
+        node.rounds.stop(mb.Stop(1.0, "another round"))
+        node.cleared()
+        assert not node.started, "the next round's start follows"
+
+    asyncio.run(live())

@@ -158,6 +158,7 @@ def test_ids_take_all_words_up_to_the_next_option() -> None:
 
 
 def test_resources_are_made_shown_listed_and_deleted(batchai: FrontEnd) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w -l eastus")
     shown = batchai.json("workspace show -g g -n w")
     assert shown["id"] == resource_id("g", "w")
@@ -176,6 +177,7 @@ def test_resources_are_made_shown_listed_and_deleted(batchai: FrontEnd) -> None:
 
 
 def test_a_cluster_has_every_key_of_the_document(batchai: FrontEnd) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     made = batchai.json(f"cluster create -n nc6 {LAB} -s Standard_NC6 -t 2 --generate-ssh-keys")
     assert "--vm-size, --generate-ssh-keys have no effect" in batchai.said
@@ -221,6 +223,7 @@ def test_a_cluster_has_every_key_of_the_document(batchai: FrontEnd) -> None:
 def test_two_groups_may_have_clusters_of_one_name(batchai: FrontEnd, home: Path) -> None:
     names = []
     for group in ("g", "h.x"):
+        batchai(f"group create -n {group}")
         batchai(f"workspace create -g {group} -n w")
         names.append(batchai.json(f"cluster create -n nc6 -g {group} -w w -t 1")["petctl"]["cluster"])
     assert names == ["nc6", "h-x-w-nc6"]
@@ -234,6 +237,7 @@ def test_two_groups_may_have_clusters_of_one_name(batchai: FrontEnd, home: Path)
 
 def test_what_is_said_of_this_machine_holds_for_its_clusters(batchai: FrontEnd, home: Path, tmp_path: Path) -> None:
     (tmp_path / "petctl.yaml").write_text("clusters: {local: {container: /opt/podman, slots: 3}}")
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"cluster create -n nc6 {LAB} -t 2")
     settings = cluster_settings_of(home, "nc6")
@@ -248,6 +252,7 @@ def cluster_settings_of(home: Path, name: str) -> Mapping[str, Any]:
 
 
 def test_a_cluster_mounts_what_it_is_told_to(batchai: FrontEnd, home: Path) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai("storage account create -n mystorage -g g")
     batchai("storage share create -n logs --account-name mystorage")
@@ -273,6 +278,7 @@ def test_a_cluster_mounts_what_it_is_told_to(batchai: FrontEnd, home: Path) -> N
 
 
 def test_a_cluster_of_the_same_name_that_was_made_later_is_another(batchai: FrontEnd, home: Path) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"cluster create -n nc6 {LAB} -t 2")
     fleet.delete(home, "nc6")
@@ -287,6 +293,7 @@ def test_a_cluster_of_the_same_name_that_was_made_later_is_another(batchai: Fron
 def test_what_keeps_a_resource_from_being_deleted_is_told_by_show(
     batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"cluster create -n nc6 {LAB} -t 1")
 
@@ -306,6 +313,7 @@ def test_what_keeps_a_resource_from_being_deleted_is_told_by_show(
 
 
 def test_others_who_delete_meanwhile_are_in_nobodys_way(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     for name in ("e", "gone"):
         batchai(f"experiment create {LAB} -n {name}")
@@ -323,6 +331,7 @@ def test_others_who_delete_meanwhile_are_in_nobodys_way(batchai: FrontEnd, monke
 def test_a_deletion_that_nobody_waits_for_is_the_same_one(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr("petctl.cli.compat.usual.background", started.append)
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"experiment create {LAB} -n -e")
     batchai(f"cluster create -n _c {LAB} -t 0")
@@ -334,6 +343,7 @@ def test_a_deletion_that_nobody_waits_for_is_the_same_one(batchai: FrontEnd, mon
 
 
 def test_deletes_leave_nothing(batchai: FrontEnd, home: Path) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"experiment create {LAB} -n e")
     batchai(f"cluster create -n nc6 {LAB} -t 1")
@@ -353,6 +363,7 @@ def test_a_stand_in_says_what_it_does_not_do(az: FrontEnd) -> None:
 
 
 def test_usages_are_numbers(batchai: FrontEnd) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"cluster create -n nc6 {LAB} -t 2")
     usages = {row["name"]["value"]: row["currentValue"] for row in batchai.json("list-usages")}
@@ -369,6 +380,7 @@ def test_a_job_may_be_named_as_batch_ai_allows(batchai: FrontEnd, tmp_path: Path
 
 
 def test_defaults_come_from_the_environment(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
     monkeypatch.setenv("AZURE_DEFAULTS_GROUP", "g")
     monkeypatch.setenv("AZURE_DEFAULTS_WORKSPACE", "w")
@@ -376,6 +388,7 @@ def test_defaults_come_from_the_environment(batchai: FrontEnd, monkeypatch: pyte
 
 
 def test_the_shell_completes_verbs_and_names(batchai: FrontEnd, home: Path) -> None:
+    batchai("group create -n recipes")
     batchai("workspace create -g recipes -n w")
     environment = {
         **os.environ,
@@ -389,3 +402,10 @@ def test_the_shell_completes_verbs_and_names(batchai: FrontEnd, home: Path) -> N
     )
     assert "recipes" in done.stdout
     assert "_BATCHAI_COMPLETE" in batchai("completion bash")
+
+
+def test_a_group_that_was_mistyped_is_not_made(batchai: FrontEnd) -> None:
+    batchai("group create -n recipes")
+    batchai("workspace create -g recipse -n lab", code=3)
+    assert "there is no group 'recipse'" in batchai.said and "group create -n recipse" in batchai.said
+    assert [group["name"] for group in batchai.json("group list")] == ["recipes"]

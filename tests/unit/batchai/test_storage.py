@@ -119,7 +119,9 @@ def test_no_path_leads_out_of_a_share(tmp_path: Path) -> None:
 
 
 def test_a_file_server_is_found_by_its_name_where_there_is_one(batchai: FrontEnd, home: Path) -> None:
+    batchai("group create -n g")
     batchai("workspace create -g g -n w")
+    batchai("group create -n g")
     batchai("workspace create -g g -n v")
     made = batchai.json("file-server create -g g -w w -n data --disk-count 2")
     assert "--disk-count" in batchai.said

@@ -225,3 +225,22 @@ def test_zstd(scene: Scene) -> None:
     archive.write_bytes(zstandard.compress(packed))
     scene.unpack(archive, ".tar.zst")
     assert (scene.target / "a.py").read_text() == "x"
+
+
+@pytest.mark.parametrize("kind", [".tar.gz", ".zip"])
+def test_folders_count(scene: Scene, kind: str) -> None:
+    """One name of 400 letters stands for 190 folders."""
+    names = ["/".join([str(number), *["d"] * 190, "x"]) for number in range(20)]
+    if kind == ".zip":
+        archive = zip_of(scene.folder / "archive", *((name, 0o644, b"") for name in names))
+    else:
+        archive = tar_of(scene.folder / "archive", *((member(name), b"") for name in names))
+    with pytest.raises(UsageError, match="unpacks to more than 1 MiB"):
+        scene.unpack(archive, kind)
+
+
+def test_what_lies_too_deep_is_refused(scene: Scene) -> None:
+    """It could not be removed again."""
+    archive = tar_of(scene.folder / "archive", (member("/".join(["d"] * 300)), b""))
+    with pytest.raises(UsageError, match="lies in more than 200 folders"):
+        scene.unpack(archive, ".tar.gz")

@@ -127,7 +127,7 @@ def test_a_home_that_cannot_be_used_is_not_petctls_fault(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("PETCTL_HOME", str(tmp_path / kept))
-    assert run_to_exit_code(["list"]) == 1
+    assert run_to_exit_code(["list"]) == 2
     told = capfd.readouterr().err
     assert told == (
         f"petctl: cannot keep anything in {tmp_path / kept}: {tmp_path / 'file'} is not a directory; "
@@ -140,8 +140,8 @@ def test_a_home_that_is_read_only_is_not_petctls_fault(
 ) -> None:
     monkeypatch.setattr("os.access", lambda path, mode: False)  # whoever runs the tests may write everywhere
     failing(OSError(errno.EROFS, "Read-only file system", str(home)))
-    assert run_to_exit_code(["list"]) == 1
-    assert f"you may not write into {home.parent}; name another" in capfd.readouterr().err
+    assert run_to_exit_code(["list"]) == 2
+    assert f"you may not write into {home}; name another" in capfd.readouterr().err
 
 
 def test_the_report_of_a_fault_is_in_petctls_home(

@@ -12,6 +12,7 @@ import click
 import pytest
 
 from petctl.cli.group import petctl
+from petctl.cli.main import main
 from petctl.cli.verbs import VERBS, overview
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # a command keeps those of the first context it sees
@@ -112,3 +113,14 @@ def test_verbs_under_a_verb_are_told_in_whole_sentences() -> None:
             with click.Context(command, info_name=name, terminal_width=80, **HELP) as ctx:
                 told = command.get_help(ctx).partition("Verbs:\n")[2].partition("Examples:")[0]
             assert told and "..." not in told.replace("... ", ""), name
+
+
+def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["help", "run"], ["run", "--help"], ["help", "cluster", "create"]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith(f"Usage: petctl {' '.join(words).replace('help', '').strip(' -')} ")
+    with pytest.raises(SystemExit) as ended:
+        main(["help", "rnu"])
+    assert ended.value.code == 2 and "Did you mean run?" in capsys.readouterr().err

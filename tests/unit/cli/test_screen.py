@@ -84,6 +84,15 @@ def test_a_text_of_many_lines_is_prefixed_line_by_line(streams) -> None:
     assert out.getvalue() == b"[2] a\n[2] \n[2] b\n[2] cd\n[2] e\n"
 
 
+def test_a_line_that_is_written_over_keeps_its_rank(streams) -> None:
+    out, _ = streams(Pipe)
+    screen = Screen(prefix=True)
+    screen.lines([Line(1, 0, "out", b"\r  0%"), Line(1, 0, "out", b"\r 50%"), Line(1, 1, "out", b"\r  0%\r")])
+    screen.lines([Line(1, 1, "out", b" 50%"), Line(1, 0, "out", b"\r100%\n"), Line(1, 0, "out", b"\r")])
+    screen.lines([Line(1, 1, "out", b"done\r\nbye\r\n")])
+    assert out.getvalue() == (b"[0]   0%\r[0]  50%\n[1]   0%\r[1]  50%\n[0] 100%\n[1] done\r\n[1] bye\r\n")
+
+
 def test_a_batch_leaves_in_one_write(streams) -> None:
     out, _ = streams(Pipe)
     Screen(prefix=True).lines([Line(1, k % 4, "out", b"line\n") for k in range(1000)])

@@ -23,12 +23,12 @@ class Terminal(io.StringIO):
 def printed(monkeypatch: pytest.MonkeyPatch):
     """What a terminal of so many columns shows."""
 
-    def show(columns: int) -> list[list[str]]:
+    def show(columns: int, row: list[str] = ROW) -> list[list[str]]:
         monkeypatch.setattr(sys, "stdout", out := Terminal())
         monkeypatch.setenv("COLUMNS", str(columns))
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.delenv("NO_COLOR", raising=False)
-        print_table(HEADER, [ROW])
+        print_table(HEADER, [row])
         return [line.rstrip().split(maxsplit=3) for line in click.unstyle(out.getvalue()).splitlines()]
 
     return show
@@ -38,6 +38,12 @@ def test_the_widest_column_is_cut(printed) -> None:
     header, row = printed(60)
     assert header == HEADER
     assert row[:3] == ROW[:3] and row[3].startswith("train.py --learning-rate") and row[3].endswith("…")
+
+
+def test_a_long_id_is_never_cut(printed) -> None:
+    row = ["a-very-long-name-of-a-job-that-nobody-shortened-3f9k", "running", "2/2", "train.py --lr 0.1"]
+    _, shown = printed(60, row)
+    assert shown == [*row[:3], "train.py …"]
 
 
 def test_no_column_is_lost_on_a_narrow_terminal(printed) -> None:

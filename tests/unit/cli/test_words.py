@@ -217,3 +217,20 @@ def test_the_directory_that_one_stands_in_is_code_too(tmp_path: Path, monkeypatc
     assert split_code([".", "train.py", "--lr", "0.1"]) == (".", ["train.py", "--lr", "0.1"])
     with pytest.raises(UsageError, match=r"petctl run \. train\.py"):
         split_code(["."])
+
+
+def test_without_an_upload_a_directory_in_front_is_where_the_code_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    for place in ("./here", str(tmp_path / "here"), "/in/the/image", "/in/the/image/"):
+        job = job_of("--no-upload", place, "train.py", "--lr", "0.1")
+        assert (job.code, job.cwd, job.command.kind) == ("none", place, "script")
+        assert job.command.words == ["train.py", "--lr", "0.1"]
+    job = job_of("--no-upload", "/in/the/image/train.py", "--lr", "0.1")
+    assert (job.cwd, job.command.words) == ("", ["/in/the/image/train.py", "--lr", "0.1"])
+    program = job_of("--no-upload", "/opt/bin/simulate", "input")
+    assert (program.cwd, program.command.kind, program.command.words) == ("", "program", ["/opt/bin/simulate", "input"])
+    with pytest.raises(UsageError, match="keep one"):
+        job_of("--no-upload", "--cwd", "/x", "/in/the/image", "train.py")

@@ -13,16 +13,20 @@ import tempfile
 import textwrap
 import typing
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from petctl.clusters import archive
 from petctl.clusters.archive import (
+    FOR_SUBMITTERS,
+    PACKAGE,
     agent_bytes,
     build_operator,
     less_indented,
     operator_bytes,
+    small_agent_bytes,
     without_annotations,
     without_comments,
     without_types,
@@ -268,7 +272,7 @@ def test_types_that_nothing_names_are_not_imported_and_all_others_are() -> None:
 def test_the_causes_travel_without_words_for_people() -> None:
     archived = zipfile.ZipFile(io.BytesIO(agent_bytes())).read("petctl/causes.ini").decode()
     lines = [line for line in archived.splitlines() if not line.startswith((" ", "["))]
-    assert {line.split(" =")[0] for line in lines} == {"match", "signals", "exit"}
+    assert {line.split(" =")[0] for line in lines} == {"match", "signals", "exit", "lasting"}
     whole, reduced = configparser.RawConfigParser(), configparser.RawConfigParser()
     whole.read(archive.PACKAGE / "causes.ini")
     reduced.read_string(archived)
@@ -280,10 +284,51 @@ def test_the_causes_travel_without_words_for_people() -> None:
         assert run(program, archive.build_agent(Path(directory) / "agent.pyz")) == "no-space"
 
 
+def test_the_operators_archive_leaves_out_what_it_never_imports_and_nothing_else() -> None:
+    known = {Path(name) for name in SOURCES}
+    waiting = [path for path in known if path.parent.name == "operator"]
+    reached = set(waiting)
+    while waiting:
+        for module in _imported(PACKAGE.parent / waiting.pop()):
+            path = Path(*module.split("."))
+            found = {path.with_suffix(".py"), path / "__init__.py"} & known - reached
+            waiting += found
+            reached |= found
+    with zipfile.ZipFile(io.BytesIO(operator_bytes())) as archive:
+        here = {Path(name) for name in archive.namelist()}
+    assert reached <= here
+    assert {Path(name) for name in FOR_SUBMITTERS} == known - here
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Modules that a file imports anywhere in it; some of these are names in a module."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
 def test_the_agent_fits_where_kubectl_keeps_a_copy_of_it() -> None:
     """The annotations of an object may have 262,144 bytes together; past that, `kubectl apply` refuses it."""
-    made = manifests.free(manifests.agent_config("a" * 100, agent_bytes()), "n" * 63)
+    made = manifests.free(manifests.agent_config("a" * 100, small_agent_bytes(manifests.STATE)), "n" * 63)
     assert len(json.dumps(made)) < 0.98 * 262_144
+    assert len(small_agent_bytes(manifests.STATE)) < 0.8 * len(agent_bytes())
+
+
+def test_the_small_agent_unpacks_itself_once_and_is_then_as_any_other(tmp_path: Path) -> None:
+    small = tmp_path / "small.pyz"
+    small.write_bytes(small_agent_bytes(str(tmp_path)))
+    for words in ([], ["-I"]):
+        done = subprocess.run([sys.executable, *words, small, "--help"], capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("Usage: petctl-agent")
+    (unpacked,) = tmp_path.glob("agent-*.pyz")
+    assert run("import petctl.elastic; print(petctl.__file__, end='')", unpacked).startswith(str(unpacked))
+    unpacked.unlink()
+    small.write_bytes(small_agent_bytes(str(tmp_path / "missing")))
+    done = subprocess.run([sys.executable, small, "--help"], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stderr.startswith("petctl-agent: cannot be unpacked: ")
 
 
 def test_the_agent_needs_nothing_that_is_not_in_it(tmp_path: Path) -> None:
@@ -348,7 +393,7 @@ def test_a_python_that_is_too_old_is_named(operator: Path) -> None:
 
 def test_the_operator_makes_certificates_and_hands_out_the_agent(operator: Path) -> None:
     program = """
-        from petctl.clusters.archive import agent_bytes
+        from petctl.clusters.archive import agent_bytes, small_agent_bytes
         from petctl.clusters.certificate import make_certificate
         assert b"PRIVATE KEY" in make_certificate(["localhost"], ["::1"]).key
         print(agent_bytes().hex())

@@ -21,7 +21,7 @@ from petctl.clusters.local.jobdir import (
     write_once,
     write_text,
 )
-from petctl.errors import NoRoom
+from petctl.errors import InternalError, NoRoom
 
 
 def test_an_outcome_is_never_changed(tmp_path: Path) -> None:
@@ -154,3 +154,14 @@ def test_other_trouble_with_the_disk_is_told_as_it_is(tmp_path: Path) -> None:
     JobDirectory(tmp_path).reserve()
     with pytest.raises(FileNotFoundError):
         write_json(tmp_path / "gone" / "epoch", 1, reserved=True)
+
+
+@pytest.mark.parametrize("content", ["", "x\n", None])
+def test_an_epoch_that_cannot_be_read_is_an_error(tmp_path: Path, content: str | None) -> None:
+    directory = JobDirectory(tmp_path / "job")
+    directory.path.mkdir()
+    directory.coordinator.write_text("{}")
+    if content is not None:
+        directory.epoch.write_text(content)
+    with pytest.raises(InternalError, match="which supervisor of job is the newest"):
+        raise_epoch(directory)

@@ -130,10 +130,10 @@ def test_gpus_are_divided_between_nodes() -> None:
 
 def test_the_directorys_configuration_wins(tmp_path: Path) -> None:
     (tmp_path / "config" / "petctl").mkdir(parents=True)
-    (tmp_path / "config" / "petctl" / "config.yaml").write_text("clusters: {local: {slots: 4, other: 1}}")
-    assert cluster_settings("local") == {"slots": 4, "other": 1}
+    (tmp_path / "config" / "petctl" / "config.yaml").write_text("clusters: {local: {slots: 4, container: podman}}")
+    assert cluster_settings("local") == {"slots": 4, "container": "podman"}
     (tmp_path / "petctl.yaml").write_text("clusters: {local: {slots: 8}}")
-    assert cluster_settings("local") == {"slots": 8, "other": 1}
+    assert cluster_settings("local") == {"slots": 8, "container": "podman"}
     (tmp_path / "petctl.yaml").write_text("clusters: [")
     with pytest.raises(UsageError, match=r"petctl\.yaml is not YAML"):
         cluster_settings("local")

@@ -31,9 +31,10 @@ def sign(grant: str, method: str, path: Any, **query: str) -> str:
 def test_a_url_is_for_one_object_below_the_prefix() -> None:
     url = sign("s3", "PUT", "a b/c+d.txt")
     assert url.startswith("http://127.0.0.1:1/bucket/runs/job/a%20b/c%2Bd.txt?")
-    assert "X-Amz-Expires=3600" in url and "secret" not in url
+    assert "X-Amz-Expires=900" in url and "secret" not in url
     url = sign("az", "GET", "a")
     assert url.startswith("https://a.blob.core.windows.net/box/x/a?") and "sp=r&" in url and "sr=b" in url
+    assert url.endswith("&spr=https")
 
 
 @pytest.mark.parametrize(

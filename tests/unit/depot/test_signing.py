@@ -6,6 +6,7 @@ import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -95,11 +96,18 @@ def test_shared_key_is_the_azure_sdks(method: str, url: str, length: str) -> Non
 
 def test_sas_is_the_azure_sdks() -> None:
     expiry = NOW + timedelta(hours=1)
-    theirs = generate_blob_sas("acc", "box", "a b/ü", account_key=KEY, permission="rw", start=NOW, expiry=expiry)
-    version = parse_qs(theirs)["sv"][0]
-    assert parse_qs(blob_sas("acc", KEY, "box", "a b/ü", "rw", NOW, expiry, version)) == parse_qs(theirs)
-    theirs = generate_container_sas("acc", "box", account_key=KEY, permission="racwdl", start=NOW, expiry=expiry)
-    assert parse_qs(blob_sas("acc", KEY, "box", "", "racwdl", NOW, expiry, version)) == parse_qs(theirs)
+    for https in (True, False):
+        words: dict[str, Any] = {
+            "account_key": KEY,
+            "start": NOW,
+            "expiry": expiry,
+            **({"protocol": "https"} if https else {}),
+        }
+        theirs = generate_blob_sas("acc", "box", "a b/ü", permission="rw", **words)
+        version = parse_qs(theirs)["sv"][0]
+        assert parse_qs(blob_sas("acc", KEY, "box", "a b/ü", "rw", NOW, expiry, version, https)) == parse_qs(theirs)
+        theirs = generate_container_sas("acc", "box", permission="racwdl", **words)
+        assert parse_qs(blob_sas("acc", KEY, "box", "", "racwdl", NOW, expiry, version, https)) == parse_qs(theirs)
 
 
 @given(st.text(min_size=1).filter(lambda text: text.isprintable()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import datetime
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from petctl.elastic import checkpoints, saved
 from petctl.elastic.checkpoints import checkpoint
-from petctl.elastic.saved import Mark
+from petctl.elastic.commits import Mark
 from petctl.elastic.state import State
 from petctl.errors import UsageError
 
@@ -164,7 +166,7 @@ def test_a_slow_disk_delays_no_step_and_the_newest_wins(tmp_path: Path, monkeypa
     assert kept.flush(DEADLINE)
     assert disk.written == [1, 100]
     first = saved.read(tmp_path, Mark(0, 0, 1))
-    assert first.commits == 1 and b"\x01" in first.copies["step"].skeleton, "written as it was at its commit"
+    assert first.mark.step == 1 and b"\x01" in first.copies["step"].skeleton, "written as it was at its commit"
 
 
 def test_a_write_that_fails_costs_a_sentence(
@@ -214,3 +216,106 @@ def test_other_parts_than_the_checkpoints_are_refused(tmp_path: Path) -> None:
     assert kept is not None
     with pytest.raises(UsageError, match="a checkpoint, seen, step"):
         kept.beginning(state)
+
+
+def test_who_went_on_from_an_older_state_removes_nothing_that_is_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(monkeypatch, 1, 2)
+    train(tmp_path, 40, keep=3)
+    place(monkeypatch, 1, 3)
+    behind = State(step=0, seen=[])
+    kept = checkpoint(behind, every=1, keep=3, directory=str(tmp_path))
+    assert kept is not None
+    for number in range(1, 6):
+        behind.step = number
+        behind.commit()
+        assert kept.flush(DEADLINE)
+    assert [mark.step for mark in saved.marks(tmp_path)] == [5, 4, 3, 40, 39, 38]
+
+
+def test_a_round_that_was_replaced_writes_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place(monkeypatch, 2, 5)
+    train(tmp_path, 3)
+    place(monkeypatch, 1, 4)
+    late = State(step=0, seen=[])
+    kept = checkpoint(late, every=1, directory=str(tmp_path))
+    assert kept is not None
+    late.commit()
+    assert kept.flush(DEADLINE)
+    assert all(mark[:2] == (2, 5) for mark in saved.marks(tmp_path))
+    assert "round 5 (epoch 2) has written" in capfd.readouterr().err
+
+
+def test_a_new_job_writes_above_what_an_earlier_one_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PETCTL_JOB_ID", "first")
+    place(monkeypatch, 3, 12)
+    train(tmp_path, 5)
+    monkeypatch.setenv("PETCTL_JOB_ID", "second")
+    place(monkeypatch, 1, 1)
+    assert train(tmp_path, 2).step == 7
+    assert saved.marks(tmp_path)[0] == Mark(4, 1, 7), "newer than anything of the first"
+    place(monkeypatch, 1, 2)
+    assert train(tmp_path, 1).step == 8, "a worker of the same job, started later"
+    assert saved.marks(tmp_path)[0] == Mark(4, 2, 8)
+
+
+class Settings:
+    """No plain value."""
+
+
+def test_a_part_that_needs_pickle_is_refused_at_the_first_checkpoint(tmp_path: Path) -> None:
+    state = State(step=0, settings=Settings())
+    checkpoint(state, every=2, directory=str(tmp_path))
+    state.commit()
+    with pytest.raises(UsageError, match=r"part 'settings'.*Settings.*allow_pickle=True"):
+        state.commit()
+    trusted = State(step=0, settings=Settings())
+    kept = checkpoint(trusted, every=1, directory=str(tmp_path), allow_pickle=True)
+    assert kept is not None
+    trusted.commit()
+    assert kept.flush(DEADLINE) and len(saved.marks(tmp_path)) == 1
+
+
+def test_a_checkpoint_that_would_run_code_is_not_loaded(tmp_path: Path) -> None:
+    state = State(step=0, settings=Settings())
+    kept = checkpoint(state, every=1, directory=str(tmp_path), allow_pickle=True)
+    assert kept is not None
+    state.commit()
+    assert kept.flush(DEADLINE)
+    fresh = State(step=0, settings=Settings())
+    careful = checkpoint(fresh, every=1, directory=str(tmp_path))
+    assert careful is not None
+    with pytest.raises(UsageError, match=r"settings.pkl is not loaded, because that could run code.*allow_pickle=True"):
+        careful.beginning(fresh)
+    trusting = checkpoint(fresh, every=1, directory=str(tmp_path), allow_pickle=True)
+    assert trusting is not None
+    trusting.beginning(fresh)
+    assert fresh.commits == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"a": [1, 2.5, None, True, "x", b"y"], (1, 2): {3}},
+        collections.OrderedDict(a=1),
+        collections.Counter("aab"),
+        datetime.datetime(2026, 1, 2, tzinfo=datetime.timezone.utc),
+        Path("/data"),
+        complex(1, 2),
+        range(3),
+    ],
+)
+def test_plain_values_need_no_trust(tmp_path: Path, value: Any) -> None:
+    state = State(value=value)
+    kept = checkpoint(state, every=1, directory=str(tmp_path))
+    assert kept is not None
+    state.commit()
+    assert kept.flush(DEADLINE)
+    fresh = State(value=None)
+    again = checkpoint(fresh, every=1, directory=str(tmp_path))
+    assert again is not None
+    again.beginning(fresh)
+    assert fresh.value == value

@@ -94,12 +94,12 @@ def test_a_state_with_other_parts_is_refused() -> None:
 def test_what_is_held_is_not_changed_by_later_commits() -> None:
     state = kept(history=[0])
     ledger = ledger_of(state)
-    with ledger.hold(state) as snapshot:
+    with ledger.history.hold(ledger.snapshot(state)) as snapshot:
         for number in range(1, 4):
             state.history.append(number)
             state.commit()
         assert parts.restore(None, snapshot.copies["history"]) == [0]
-    assert ledger.snapshot(state).commits == 3
+    assert ledger.snapshot(state).mark.step == 3
 
 
 def test_without_a_launcher_that_needs_it_nothing_is_copied() -> None:

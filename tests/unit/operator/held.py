@@ -57,6 +57,9 @@ class Held:
             raise ObjectExists(f"{name} exists")
         return self.add(path, body)
 
+    def try_out(self, path: str, body: Object) -> None:
+        self._ask("TRY", f"{path}/{body['metadata']['name']}")
+
     def patch(self, path: str, body: Object, kind: str = "merge") -> Object:
         self._ask("PATCH", path)
         found = self.objects[path.removesuffix("/status")]
@@ -64,8 +67,9 @@ class Held:
             raise Conflict("changed meanwhile")
         self._version += 1
         found["metadata"]["resourceVersion"] = str(self._version)
-        status = {**(found.get("status") or {}), **body["status"]}
-        found["status"] = {name: value for name, value in status.items() if value is not None}
+        for part in body.keys() - {"metadata"}:
+            merged = {**(found.get(part) or {}), **body[part]}
+            found[part] = {name: value for name, value in merged.items() if value is not None}
         return copy.deepcopy(found)
 
     def delete(self, path: str, uid: str | None = None) -> Object:

@@ -14,6 +14,7 @@ from tests.unit.operator.held import CORE, JOBS, Held, elastic_job
 
 NOW = 1_800_000_000.0
 PODS = f"{CORE}/pods"
+BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
 
 
 @pytest.fixture
@@ -23,12 +24,14 @@ def server() -> Held:
 
 def act(server: Held) -> Done:
     """One look of an operator that has just begun, and what it leads to."""
-    jobs, pods = (Cache(server.api, path, "", lambda thing: None) for path in (JOBS, PODS))
+    jobs, pods, budgets = (Cache(server.api, path, "", lambda thing: None) for path in (JOBS, PODS, BUDGETS))
     for path, thing in server.objects.items():
         if path.startswith(f"{PODS}/"):
             pods.put(thing)
     job, service = found(server), f"{CORE}/services/hello" in server.objects
-    return Acting(server.api, jobs, pods).carry_out(job, decide(Seen(job, pods.of(job.uid), service), NOW))
+    kept = server.objects.get(f"{BUDGETS}/hello", {}).get("spec", {}).get("minAvailable", 0)
+    decision = decide(Seen(job, pods.of(job.uid), service, kept=kept), NOW)
+    return Acting(server.api, jobs, pods, budgets).carry_out(job, decision)
 
 
 def found(server: Held) -> ElasticJob:
@@ -48,6 +51,8 @@ def test_a_new_job_takes_one_request_for_each_object(server: Held) -> None:
     server.add(JOBS, elastic_job(replicas=2))
     act(server)
     assert asked(server) == [
+        "TRY /pods/hello-node-0",  # does the server know all words of its template?
+        "TRY /pods/hello-coordinator-0",
         "GET /configmaps/hello",  # has somebody submitted it?
         "POST /secrets/hello",
         "POST /configmaps/hello.agent",
@@ -58,6 +63,34 @@ def test_a_new_job_takes_one_request_for_each_object(server: Held) -> None:
         "POST /pods/hello-coordinator-0",
         "POST /pods/hello-node-0",
         "POST /pods/hello-node-1",
+        f"POST {BUDGETS}/hello",
+    ]
+
+
+def test_a_budget_follows_the_size(server: Held) -> None:
+    server.add(JOBS, elastic_job(replicas=3, minReplicas=1, maxReplicas=4))
+    act(server)
+    made = server.objects[f"{BUDGETS}/hello"]
+    owner, job = made["metadata"]["ownerReferences"][0], found(server)
+    assert (made["spec"]["minAvailable"], owner["uid"]) == (2, job.uid)
+    nodes = [server.objects[f"{PODS}/hello-node-{index}"]["metadata"]["labels"] for index in range(3)]
+    assert all(made["spec"]["selector"]["matchLabels"].items() <= labels.items() for labels in nodes)
+    server.objects[f"{JOBS}/hello"]["spec"]["replicas"] = 4
+    act(server)
+    assert server.objects[f"{BUDGETS}/hello"]["spec"]["minAvailable"] == 3
+    server.objects[f"{JOBS}/hello"]["spec"]["suspend"] = True
+    act(server)
+    assert f"{BUDGETS}/hello" not in server.objects
+
+
+def test_a_budget_that_cannot_be_made_keeps_nobody_from_training(server: Held) -> None:
+    server.add(JOBS, elastic_job(replicas=2))
+    server.refusals[f"POST {BUDGETS}/hello"] = Forbidden("may not create poddisruptionbudgets")
+    assert act(server).obstacle is None
+    assert pods_of(server) == ["hello-coordinator-0", "hello-node-0", "hello-node-1"]
+    told = [thing for path, thing in server.objects.items() if "/events/" in path]
+    assert [event["message"] for event in told if event["reason"] == "Unprotected"] == [
+        "evictions are not limited: may not create poddisruptionbudgets"
     ]
 
 

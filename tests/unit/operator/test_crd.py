@@ -50,12 +50,19 @@ def test_whoever_reads_a_job_fills_in_what_the_server_does() -> None:
         "procsPerNode": 1,
         "launcher": "elastic",
         "python": "python3",
+        "agentImage": "",
         "warm": True,
     }
     about = {"name": "job", "namespace": "team", "uid": "1"}
     bare, filled = (read_job({"metadata": about, "spec": spec}) for spec in [dict[str, Any](template={}), defaults])
     for name in ("restarts", "retry_on", "suspended", "least", "most"):
         assert getattr(bare, name) == getattr(filled, name)
+
+
+def test_a_job_has_a_largest_size() -> None:
+    """One object must not be able to ask for millions of pods."""
+    spec = SCHEMA["properties"]["spec"]["properties"]
+    assert {spec[name]["maximum"] for name in ("replicas", "minReplicas", "maxReplicas")} == {10_000}
 
 
 def test_what_a_pod_can_have_is_known_by_name_once() -> None:

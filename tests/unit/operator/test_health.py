@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import urllib.error
 import urllib.request
 
@@ -35,6 +37,9 @@ def test_it_answers_three_questions_and_no_other() -> None:
         assert page(port, "/readyz") == (503, "not yet\n")
         health.stands_by()
         assert page(port, "/readyz") == (200, "ok\n")
+        health.lacks = "create pods"
+        assert page(port, "/readyz") == (503, "lacks the right to create pods\n")
+        health.lacks = ""
         assert page(port, "/etc/passwd")[0] == 404
         health.leads()
         health.looked()
@@ -60,6 +65,46 @@ def test_who_connects_and_never_asks_is_sent_away(monkeypatch: pytest.MonkeyPatc
     port = free_port()
     with serve_health(Health(), port), socket.create_connection(("127.0.0.1", port), 20) as silent:
         assert silent.recv(1) == b""
+
+
+def test_many_silent_connections_cost_no_threads_and_keep_nobody_from_asking() -> None:
+    port = free_port()
+    with contextlib.ExitStack() as silent, serve_health(Health(), port):
+        threads = threading.active_count()
+        connections = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(400)]
+        for connection in connections:
+            silent.enter_context(connection)
+        assert page(port, "/healthz") == (200, "ok\n")
+        assert threading.active_count() == threads
+        assert connections[0].recv(1) == b""  # there is an end to how many may stay
+        connections[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert connections[-1].recv(15) == b"HTTP/1.1 200 OK"
+
+
+def test_who_asks_one_byte_at_a_time_or_without_end_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    with serve_health(Health(), port), socket.create_connection(("127.0.0.1", port), 20) as endless:
+        with contextlib.suppress(OSError):
+            endless.sendall(b"GET /" + b"x" * 100_000)
+        assert ended(endless)
+    monkeypatch.setattr(module, "WITHIN", 0.3)
+    port = free_port()
+    with serve_health(Health(), port), socket.create_connection(("127.0.0.1", port), 20) as slow:
+        slow.settimeout(0.05)
+        for _ in range(400):  # 20 s: each byte in time, the question never
+            with contextlib.suppress(TimeoutError):
+                if ended(slow):
+                    return
+            with contextlib.suppress(OSError):
+                slow.sendall(b"x")
+        pytest.fail("it still listens")
+
+
+def ended(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except (ConnectionResetError, BrokenPipeError):
+        return True
 
 
 def test_a_port_that_is_taken_is_named() -> None:

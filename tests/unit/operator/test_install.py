@@ -56,6 +56,16 @@ def test_an_operator_of_one_namespace_has_no_rights_elsewhere() -> None:
     assert ("Namespace", "") in apart and ("Role", "team") in apart and ("Role", "tools") in apart
 
 
+def test_an_operator_in_another_namespace_has_rights_of_its_own() -> None:
+    """A binding has one subject here: under one name, the second would take the first one's rights away."""
+
+    def bindings(wishes: Wishes) -> set[str]:
+        return {thing["metadata"]["name"] for thing in objects(wishes, b"") if thing["kind"] == "ClusterRoleBinding"}
+
+    assert bindings(Wishes()) == {NAME}
+    assert bindings(Wishes(namespace="other")) == {f"{NAME}.other"}
+
+
 def test_only_whoever_looks_after_all_namespaces_sees_machines() -> None:
     def named(rules: list[dict[str, Any]]) -> set[str]:
         return {name for rule in rules for name in rule["resources"]}

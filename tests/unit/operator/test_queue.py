@@ -104,6 +104,9 @@ def test_pauses_double_with_every_failure_in_a_row(queue: Queue[str], clock: Pla
         pauses.append(round(clock.time - before, 6))
     assert pauses[:4] == [FIRST, FIRST * 2, FIRST * 4, FIRST * 8]
     assert pauses[-1] == LONGEST == max(pauses)
+    before = clock.time
+    queue.failed("a", 5.0)  # something that anybody may put right at any time
+    assert queue.take() == "a" and clock.time - before == 5.0
 
 
 def test_success_forgets_failures(queue: Queue[str], clock: Played) -> None:

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
+from petctl.clusters.kubernetes.elasticjobs import MOST_NODES
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.manifests import LEFT
 from petctl.clusters.kubernetes.moments import written
 from petctl.clusters.kubernetes.names import NUMBER
 from petctl.operator.ending import LINGER
 from petctl.operator.pods import number_of
-from petctl.operator.reconcile import GIVE_UP, TRY_AGAIN, decide
+from petctl.operator.reconcile import AT_ONCE, GIVE_UP, TRY_AGAIN, decide
 from petctl.operator.remembering import KEPT
-from petctl.operator.steps import Announce
+from petctl.operator.steps import Announce, CreateNode
 from tests.unit.operator.world import Killed, World
 
 ONE = {"name": "A", "value": "1"}
@@ -44,6 +45,41 @@ def test_a_new_job_gets_a_coordinator_and_its_nodes() -> None:
     assert world.status["replicas"] == world.status["readyReplicas"] == 2
     assert world.holds("Running")
     assert world.told == []  # its record says so
+
+
+def test_a_large_job_is_made_in_batches_so_that_others_have_their_turn() -> None:
+    world = World(replicas=3 * AT_ONCE, minReplicas=1, maxReplicas=MOST_NODES)
+    decision = decide(world.seen(), world.now)
+    assert sum(isinstance(step, CreateNode) for step in decision.steps) == AT_ONCE
+    assert decision.look_at == world.now
+    world.settle()
+    assert len(world.nodes()) == 3 * AT_ONCE and world.status["nodes"] == 3 * AT_ONCE
+
+
+def test_a_coordinator_hears_of_all_nodes_that_are_to_come_with_the_first_batch() -> None:
+    world = settled(room=1000, replicas=1, minReplicas=1, maxReplicas=MOST_NODES)
+    world.job["spec"]["replicas"] = 2 * AT_ONCE
+    world.settle()
+    assert [(told.wanted, len(told.nodes)) for told in world.told] == [(2 * AT_ONCE, 2 * AT_ONCE)]
+
+
+def test_no_further_batch_is_made_while_no_machine_takes_the_last() -> None:
+    world = World(room=5, minReplicas=1, maxReplicas=MOST_NODES)
+    world._carry_out(decide(world.seen(), world.now))
+    world.run()
+    world.settle()
+    assert len(world.nodes()) == AT_ONCE
+    world.now += GIVE_UP
+    world.settle()
+    assert len(world.nodes()) == 5
+
+
+@pytest.mark.parametrize("sizes", [{"maxReplicas": 5_000_000}, {"replicas": MOST_NODES + 1}])
+def test_a_job_that_is_too_large_fails_at_once_where_the_definition_is_an_old_one(sizes: dict[str, int]) -> None:
+    world = World(**sizes)
+    world.settle()
+    assert world.pods == {} and world.holds("Failed")
+    assert world.status["message"] == f"failed: at most {MOST_NODES} nodes are possible, not {max(sizes.values())}"
 
 
 def test_a_second_look_does_nothing() -> None:
@@ -196,6 +232,73 @@ def test_a_pod_that_others_made_end_is_remembered_and_not_counted() -> None:
     world.finish()
     world.settle()
     assert "cause" not in world.status
+
+
+def test_a_cause_goes_when_all_nodes_run_again() -> None:
+    world = settled(replicas=2, minReplicas=1)
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    world.pods["hello-node-1"]["status"]["conditions"] = [{**condition, "lastTransitionTime": written(world.now)}]
+    world.delete("hello-node-1")
+    world.look()
+    assert (world.status["phase"], world.status["cause"]) == ("Running", "preempted")
+    world.settle()
+    assert world.status["readyReplicas"] == 2 and "cause" not in world.status
+    world.end("hello-node-0", 1)  # a new trouble, which the old end does not explain
+    world.look()
+    assert "cause" not in world.status and [end["pod"] for end in world.status["ends"]] == ["hello-node-1"]
+
+
+def test_the_cause_of_a_kill_for_memory_goes_when_all_nodes_have_lived_long() -> None:
+    world = settled(replicas=2, backoffLimit=2)
+    world.now += 1
+    kill(world)
+    next_life(world)
+    assert world.status["cause"] == "host-out-of-memory" and world.look_at is not None
+    world.now = world.look_at
+    world.settle()
+    assert (world.status["readyReplicas"], world.status["kills"]) == (2, 1) and "cause" not in world.status
+
+
+def test_whoever_drains_machines_takes_one_node_at_a_time() -> None:
+    world = settled(replicas=3, minReplicas=1, maxReplicas=4)
+    assert world.kept == 2
+    world.job["spec"]["replicas"] = 4
+    world.settle()
+    assert world.kept == 3
+    world.job["spec"]["suspend"] = True
+    world.settle()
+    assert world.kept == 0
+    world.job["spec"] |= {"suspend": False, "replicas": 2}
+    world.settle()
+    assert world.kept == 1
+    world.finish()
+    world.settle()
+    assert world.kept == 0  # an ended job has nothing to keep, and budgets that are not met raise alarms
+    assert settled(replicas=1).kept == 0
+    world = settled(replicas=3)
+    world.job["metadata"]["annotations"] = {"petctl.dev/disruption-budget": "none"}
+    world.settle()
+    assert world.kept == 0
+
+
+def test_a_budget_follows_the_room_where_the_size_does() -> None:
+    world = World(room=2, minReplicas=1, maxReplicas=4)
+    world.settle()
+    assert world.kept == 3
+    world.now = world.look_at or 0.0
+    world.settle()
+    assert (world.status["room"]["size"], world.kept) == (2, 1)
+
+
+@pytest.mark.parametrize(("state", "counts"), [("succeeded", (2, 0)), ("failed", (0, 2)), ("cancelled", (0, 2))])
+def test_nodes_succeed_only_with_their_job(state: str, counts: tuple[int, int]) -> None:
+    world = settled(replicas=2)
+    world.finish(state, int(state != "succeeded"))
+    world.look()
+    found = world.status["replicaStatuses"]
+    assert (found["succeeded"], found["failed"]) == counts
+    world.settle()
+    assert world.status["replicaStatuses"] == found
 
 
 def test_a_kill_is_counted_once_whenever_the_operator_dies() -> None:
@@ -390,6 +493,35 @@ def test_scaling_out_takes_the_lowest_free_indices_and_is_told() -> None:
     assert world.names == ["hello-coordinator-0", "hello-node-0", "hello-node-1", "hello-node-2"]
     assert [step.wanted for step in world.told] == [3]
     assert world.status["wanted"] == 3
+
+
+def test_a_new_coordinator_is_told_the_size_since_all_who_knew_it_may_be_gone() -> None:
+    world = settled(replicas=1, minReplicas=1, maxReplicas=4)
+    world.job["spec"]["replicas"] = 3
+    world.settle()
+    world.told.clear()
+    for name in world.names:
+        world.delete(name)
+    world.vanish()
+    world.settle()
+    assert world.names == ["hello-coordinator-1", "hello-node-0", "hello-node-1", "hello-node-2"]
+    assert [(step.wanted, step.nodes) for step in world.told] == [(3, ("0", "1", "2"))]
+    assert (world.status["wanted"], world.status["told"]) == (3, 1)
+    world.settle()
+    assert len(world.told) == 1
+
+
+def test_a_coordinator_need_not_wait_for_a_node_that_no_machine_takes() -> None:
+    world = World(room=2, replicas=3, minReplicas=1, maxReplicas=3)
+    world.settle()
+    assert [(step.wanted, step.nodes) for step in world.told] == [(3, ("0", "1"))]
+    assert world.status["absent"] == [2] and len(world.nodes()) == 3  # it may take part whenever it comes
+    world.now += 1
+    world.settle()
+    assert len(world.told) == 1
+    world.room = 3
+    world.settle()
+    assert world.told[-1].nodes == ("0", "1", "2") and world.status["absent"] == []
 
 
 def test_scaling_in_deletes_those_whom_the_coordinator_spares() -> None:
@@ -597,6 +729,14 @@ def test_sidecars_stay_and_the_first_container_becomes_the_agents() -> None:
     assert pod["spec"]["nodeSelector"] == {"gpu": "yes"}
     assert pod["metadata"]["labels"]["team"] == "x"
     assert pod["metadata"]["labels"]["petctl.dev/job"] == "hello"
+
+
+def test_an_image_without_python_has_it_from_the_agents_image() -> None:
+    world = settled(replicas=1, agentImage="python:3.13-slim")
+    node, coordinator = (world.pods[f"hello-{name}-0"]["spec"] for name in ("node", "coordinator"))
+    assert [container["image"] for container in node["initContainers"]] == ["python:3.13-slim"]
+    assert node["containers"][0]["command"][0] == "/petctl/python/bin/loader"
+    assert coordinator["containers"][0]["image"] == "python:3.13-slim"
 
 
 # -- killed anywhere ---------------------------------------------------------------------------------------------------

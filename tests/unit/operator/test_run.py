@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from typing import Any
 
 import pytest
 
 from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.asking import Asking
-from petctl.clusters.kubernetes.failures import Forbidden
+from petctl.clusters.kubernetes.failures import Forbidden, Invalid, KubernetesError
 from petctl.clusters.kubernetes.names import NUMBER, OWNER
 from petctl.errors import PetctlError
 from petctl.operator import run
 from petctl.operator.health import Health
 from petctl.operator.options import Options
+from petctl.operator.reconcile import AT_ONCE
 from petctl.operator.run import Looks
 from tests.unit.operator.held import CORE, JOBS, Held, Object, elastic_job
 
@@ -61,6 +63,40 @@ def test_nodes_of_a_larger_job_that_had_the_name_are_stepped_over(looks: Looks, 
     made = [name for name in ("hello-node-5", "hello-node-6") if f"{CORE}/pods/{name}" in server.objects]
     assert made == ["hello-node-5", "hello-node-6"]
     assert job["status"]["nodes"] == 2  # and no number was spent on names that are taken
+
+
+@pytest.mark.timeout(30)
+def test_a_huge_job_of_an_older_definition_costs_a_look_no_more_than_its_batch(looks: Looks, server: Held) -> None:
+    job = elastic_job(minReplicas=1, maxReplicas=2_000_000_000)
+    server.add(JOBS, {**job, "status": {"coordinators": 1, "nodes": 0}})
+    changed(looks, server)
+    again = looks._look(KEY)
+    made = [path for path in server.objects if "-node-" in path]
+    assert len(made) == AT_ONCE
+    assert again is not None and again <= time.time()
+
+
+def test_a_template_with_a_word_that_pods_do_not_have_fails_and_says_which(looks: Looks, server: Held) -> None:
+    server.add(JOBS, elastic_job(replicas=1))
+    said = 'Pod in version "v1" cannot be handled as a Pod: strict decoding error: unknown field "spec.nodeSelectr"'
+    server.refusals[f"TRY {CORE}/pods/hello-node-0"] = Invalid(said)
+    changed(looks, server)
+    looks._look(KEY)
+    status = server.objects[f"{JOBS}/hello"]["status"]
+    assert (status["phase"], status["exitCode"]) == ("Failed", 2)
+    assert "spec.template has what pods do not have: spec.nodeSelectr; delete the job" in status["message"]
+    assert not [path for path in server.objects if "/pods/" in path]
+
+
+@pytest.mark.parametrize("refusal", [Forbidden("exceeded quota: few"), Invalid("admission webhook: no dry run")])
+def test_a_refusal_of_another_kind_is_left_to_the_pod_itself(
+    looks: Looks, server: Held, refusal: KubernetesError
+) -> None:
+    server.add(JOBS, elastic_job(replicas=1))
+    server.refusals[f"TRY {CORE}/pods/hello-node-0"] = refusal
+    changed(looks, server)
+    looks._look(KEY)
+    assert f"{CORE}/pods/hello-node-0" in server.objects
 
 
 def test_a_machine_that_has_gone_is_forgotten_and_is_news_when_it_comes_again(looks: Looks) -> None:

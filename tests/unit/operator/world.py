@@ -24,8 +24,10 @@ from petctl.operator.steps import (
     CreateService,
     Decision,
     Delete,
+    DeleteBudget,
     DeleteJob,
     DeleteService,
+    KeepNodes,
     Prepare,
     Tell,
     Told,
@@ -48,6 +50,7 @@ class World:
         self.now, self.room, self.room_at = START, room, 0.0
         self.pods: dict[str, Object] = {}
         self.service = self.prepared = self.gone = False
+        self.kept = 0  # by its PodDisruptionBudget
         self.told: list[Tell] = []
         self.release: list[str] = []  # whom the coordinator would rather spare than the last
         self.writes, self.killed_at = 0, -1
@@ -85,7 +88,8 @@ class World:
         raise AssertionError("it never comes to rest")
 
     def seen(self, told: Told | None = None) -> Seen:
-        return Seen(self.read(), list(self.pods.values()), self.service, room_at=self.room_at, told=told)
+        pods = list(self.pods.values())
+        return Seen(self.read(), pods, self.service, room_at=self.room_at, told=told, kept=self.kept)
 
     def read(self) -> ElasticJob:
         return read_job(copy.deepcopy(self.job))
@@ -110,6 +114,9 @@ class World:
                 self._write(lambda name=step.pod["metadata"]["name"]: self.delete(name))
             elif isinstance(step, DeleteService):
                 self._write(lambda: setattr(self, "service", False))
+            elif isinstance(step, (KeepNodes, DeleteBudget)):
+                least = step.least if isinstance(step, KeepNodes) else 0
+                self._write(lambda least=least: setattr(self, "kept", least))
             elif isinstance(step, DeleteJob):
                 self._write(lambda: setattr(self, "gone", True))
             elif isinstance(step, Tell):
@@ -218,7 +225,7 @@ class World:
 
     def picture(self) -> str:
         """Everything but moments, and numbers that may have gaps."""
-        status = {k: v for k, v in self.status.items() if k not in ("coordinators", "nodes", "startTime")}
+        status = {k: v for k, v in self.status.items() if k not in ("coordinators", "nodes", "told", "startTime")}
         status["conditions"] = [
             {k: v for k, v in entry.items() if k != "lastTransitionTime"} for entry in status.get("conditions", ())
         ]

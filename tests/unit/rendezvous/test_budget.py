@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from petctl.rendezvous import messages as m
@@ -118,6 +120,18 @@ def test_a_verdict_says_that_a_restart_would_change_nothing() -> None:
     outcome = budget.outcome([1])
     assert outcome is not None and (outcome.state, outcome.code, outcome.failure) == (m.ENDED_FAILED, 127, LASTING)
     assert outcome.sentence == "node 1 cannot do its part: no mpirun (a restart would change nothing)"
+
+
+@pytest.mark.parametrize("cause", ["missing-module", "syntax", "arguments", "relative-import", "no-stdin"])
+def test_a_program_that_cannot_get_better_ends_the_job_at_once(cause: str) -> None:
+    failure = Failure("0", 0, 0, 1, message="what it said", cause=cause)
+    budget = Budget(3, SILENCE)
+    assert not budget.charge(failure, MEMBERS, 10.0) and not budget.hopeless(failure)
+    budget.condemn(failure)
+    outcome = budget.outcome([1])
+    assert outcome is not None and outcome.sentence.endswith("what it said (a restart would change nothing)")
+    assert Budget(3, SILENCE, (), (cause,)).charge(failure, MEMBERS, 10.0)
+    assert Budget(3, SILENCE).charge(dataclasses.replace(failure, signal="SIGKILL"), MEMBERS, 10.0)
 
 
 def test_a_verdict_says_that_its_code_is_not_retried() -> None:

@@ -26,6 +26,14 @@ def test_it_is_its_owners_alone_even_where_an_open_one_was(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["join.json"]
 
 
+def test_what_nodes_have_does_not_hold_the_jobs_own_token(tmp_path):
+    nodes = JOIN.for_nodes()
+    write_join_file(tmp_path / "join.json", nodes)
+    assert read_join_file(tmp_path / "join.json") == nodes and nodes.for_nodes() == nodes
+    assert "c0ffee" not in (tmp_path / "join.json").read_text()
+    assert nodes.node_token == JOIN.node_token and nodes.for_control("c0ffee") == JOIN
+
+
 def test_the_token_does_not_show_in_logs():
     assert "c0ffee" not in repr(JOIN)
 

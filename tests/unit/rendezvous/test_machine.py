@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from petctl.rendezvous import messages as m
+from petctl.rendezvous.budget import FALL_WITHIN
 from petctl.rendezvous.events import (
     Config,
     Disconnected,
@@ -19,6 +20,7 @@ from petctl.rendezvous.events import (
     Recorded,
     Reported,
     Roster,
+    Scale,
     Tell,
 )
 from petctl.rendezvous.machine import Coordinator
@@ -418,3 +420,286 @@ def test_the_coordinator_numbers_the_tasks_of_roles() -> None:
     places = [place for _, place in story.machine.places.values()]
     assert [(place.first_rank, place.procs, place.world_size) for place in places] == [(0, 4, 6), (4, 2, 6)]
     assert [row["procs"] for row in story.machine.status()["nodes"]] == [4, 2]
+
+
+def told(*steps: int) -> Progress:
+    count = len(steps)
+    return Progress(7, steps, (10.0,) * count, (0.1,) * count, (0.0,) * count)
+
+
+def test_a_node_that_only_prepares_has_no_progress_to_tell() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.say("1", state=m.PREPARED, epoch=1, round=1, progress=told(1230))
+    assert story.machine.steps.status() is None
+    story.at_work("1", m.RUNNING, progress=told(3))
+    assert story.machine.status()["progress"]["step"] == 3
+
+
+def test_progress_of_more_ranks_than_the_place_has_is_not_believed() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("1", m.RUNNING, progress=told(1230, 1230))
+    assert story.machine.steps.status() is None
+
+
+def test_the_same_round_of_another_epoch_is_another_round() -> None:
+    story = Story()
+    story.running("0", "1")
+    place = story.machine.places["1"][1]
+    fields = {"epoch": 7, "round": 1, "place": place, "place_epoch": 7, "place_round": 1}
+    story.say("1", state=m.FAILED, failure=Failure("1", 1, 0, 3), progress=told(1230), **fields)
+    assert story.machine.phase == "running" and story.machine.budget.spent == 0
+    assert story.machine.steps.status() is None
+
+
+LOST_PEER = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4711"
+
+
+def test_a_failure_that_speaks_of_peers_waits_for_one_that_does_not() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
+    assert story.machine.phase == "running" and story.machine.budget.spent == 0
+    assert "waiting up to 1 s for the root cause" in story.machine.sentence
+    assert story.machine.deadline() == story.now + 1.0
+    story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 1, message="ValueError: a label is out of range"))
+    assert story.machine.phase == "gathering" and story.machine.budget.spent == 1
+    [event] = [e for e in story.effects if isinstance(e, Event) and e.kind == "failure"]
+    assert event.data["failure"]["message"] == "ValueError: a label is out of range"
+    assert event.sentence.endswith("rank 0 on node 0 failed before it, but may only have lost a peer")
+
+
+def test_a_failure_that_speaks_of_peers_counts_when_nobody_else_fails() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
+    story.machine.settle(0.99)
+    assert story.machine.phase == "running"
+    story.machine.settle(1.0)
+    assert story.machine.phase == "gathering" and story.machine.budget.spent == 1
+    assert LOST_PEER in story.machine.reason
+
+
+def test_a_failure_that_speaks_of_peers_counts_at_once_when_all_have_told_their_end() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
+    story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 2, message=LOST_PEER))
+    assert story.machine.phase == "gathering" and "rank 0 on node 0" in story.machine.reason
+
+
+def test_a_failure_that_a_node_still_weighs_is_waited_for() -> None:
+    story = Story(config=Config(1, 1, 1, restarts=1))
+    story.running("0")
+    story.at_work("0", m.RUNNING, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
+    assert story.machine.phase == "running"
+    story.at_work("0", m.FAILED, failure=Failure("0", 1, 1, 3, message="ValueError: x"))
+    assert story.machine.phase == "gathering" and "rank 1 on node 0 exited with code 3" in story.machine.reason
+
+
+def test_who_leaves_explains_a_failure_that_speaks_of_peers() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
+    story.at_work("1", m.STOPPING, leaving=True)
+    assert story.machine.phase == "gathering" and story.machine.reason == "node 1 leaves"
+    assert story.machine.budget.spent == 0
+
+
+def test_the_last_failure_is_named_by_its_root_cause() -> None:
+    story = Story(config=Config(1, 2, 2, restarts=0))
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
+    story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 3, message="ValueError: x"))
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER), probe=1)
+    story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 3, message="ValueError: x"), probe=1)
+    assert story.machine.ending is not None and story.machine.ending.code == 3
+
+
+def test_a_node_that_was_released_before_it_joined_is_released_when_it_joins() -> None:
+    story = Story(config=Config(1, 3, 1))
+    story.running("0")
+    story.machine.step(Scale(3), 1.0)
+    story.machine.step(Expect(("1", "2")), 1.0)
+    story.machine.step(Scale(1, ("1", "2")), 1.05)
+    story.machine.settle(1.05)
+    assert story.say("1")["1"].kind == m.RELEASE
+    assert story.say("2")["2"].kind == m.RELEASE
+
+
+def test_a_released_node_is_released_again_when_it_comes_back() -> None:
+    story = Story(config=Config(1, 2, 2))
+    story.running("0", "1")
+    story.machine.step(Scale(1, ("1",)), 1.0)
+    story.machine.settle(1.0)
+    story.machine.step(Disconnected("1", "i-1"), 1.1)
+    story.machine.settle(1.1)
+    assert story.say("1", state=m.STOPPING)["1"].kind == m.RELEASE
+
+
+def test_a_node_that_is_expected_again_is_not_released() -> None:
+    story = Story(config=Config(1, 2, 1))
+    story.running("0")
+    story.machine.step(Scale(1, ("1",)), 1.0)
+    story.machine.step(Scale(2), 1.1)
+    story.machine.step(Expect(("1",)), 1.1)
+    story.machine.settle(1.1)
+    assert story.say("1")["1"].kind != m.RELEASE
+
+
+def test_the_next_life_of_a_released_node_is_not_released() -> None:
+    story = Story(config=Config(1, 2, 1))
+    story.running("0")
+    story.machine.step(Scale(1, ("1",)), 1.0)
+    assert story.say("1")["1"].kind == m.RELEASE
+    later = Report("1", "i-1-later", 1, 1, "host-1", story.machine.header())
+    story.machine.step(Reported(later), 2.0)
+    assert orders(story.machine.settle(2.0))["1"].kind == m.STANDBY
+
+
+def test_the_join_timeout_counts_from_when_there_are_too_few_nodes() -> None:
+    story = Story(config=Config(2, 3, 3, join_timeout=10.0))
+    story.machine.step(Expect(("0", "1", "2"), 60.0), 0.0)
+    story.say("0")
+    story.say("1")
+    for name in ("0", "1"):
+        story.say(name, state=m.PREPARED, epoch=1, round=1, port=4242)
+    story.now = 4.0
+    for name in ("0", "1"):
+        story.say(name, state=m.PREPARED, epoch=1, round=1, port=4242)
+    story.now = 9.0
+    story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
+    story.machine.step(Disconnected("1", "i-1"), 9.0)
+    story.machine.settle(9.0)
+    assert story.machine.deadline() is not None
+    story.now = 11.0
+    story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
+    assert story.machine.ending is None, "there were enough nodes until two seconds ago"
+    for second in (14.0, 18.0):
+        story.now = second
+        story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
+    assert story.machine.ending is None
+    story.now = 19.0
+    story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
+    assert story.machine.ending is not None
+    assert "only 1 of at least 2 nodes joined in 10 s" in story.machine.ending.sentence
+
+
+def test_workers_that_take_long_to_stop_are_not_too_few_nodes() -> None:
+    story = Story(config=Config(2, 2, 2, join_timeout=3.0, restarts=3))
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3))
+    assert story.machine.phase == "gathering"
+    for second in range(1, 6):
+        story.now = float(second)
+        story.say("0", state=m.PREPARED, epoch=1, round=2, port=4242)
+        story.say("1", state=m.STOPPING, epoch=1, round=1)
+    assert story.machine.ending is None and "is stopping workers" in story.machine.sentence
+
+
+def test_a_leave_after_a_failure_gives_nothing_back() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3, message="ValueError: x"))
+    assert story.machine.budget.spent == 1
+    story.say("1", state=m.STOPPING, epoch=1, round=1, leaving=True)
+    story.machine.step(Disconnected("1", "i-1"), 0.1)
+    effects = story.machine.settle(0.1)
+    assert [e.node for e in effects if isinstance(e, Lost)] == ["1"]
+    assert story.machine.budget.spent == 1
+
+
+def test_a_release_after_a_failure_gives_nothing_back() -> None:
+    config = Config(1, 2, 2, restarts=1)
+    story = Story(config=config)
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3, message="ValueError: x"))
+    story.machine.step(Scale(2, ("1",)), 0.1)
+    story.machine.step(Disconnected("1", "i-1"), 0.1)
+    story.machine.settle(0.1)
+    assert (story.machine.budget.spent, story.machine.budget.sentence()) == (1, "1 of 1 restarts used")
+
+
+def test_the_coordinators_own_lateness_loses_no_refund() -> None:
+    story = Story()
+    story.running("0", "1")
+    story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 3, message="ValueError: x"))
+    assert story.machine.budget.spent == 1
+    story.machine.step(Late(20.0), 20.0)
+    story.machine.step(Disconnected("1", "i-1"), 21.0)
+    story.machine.settle(25.0)
+    assert story.machine.budget.spent == 0
+
+
+def test_an_agent_whose_node_has_a_newer_one_is_told_to_go() -> None:
+    story = Story()
+    story.running("0", "1")
+    newer = Report("1", "i-2", 1, 1, "host-1", story.machine.header())
+    story.machine.step(Reported(newer), 1.0)
+    story.machine.settle(1.0)
+    stale = Report("1", "i-1", 9, 1, "host-1", story.machine.header())
+    story.machine.step(Reported(stale), 1.1)
+    [told] = [e for e in story.machine.settle(1.1) if isinstance(e, Tell) and e.incarnation == "i-1"]
+    assert (told.order.kind, told.order.sentence) == (m.RELEASE, "a newer agent of node 1 has joined")
+    assert story.machine.nodes["1"].report.incarnation == "i-2"
+
+
+def fall(story: Story, number: int, life: int, *steps: int, seconds: float = 1.0) -> list[object]:
+    """Round `number` runs on node 0, whose agent then dies without a word."""
+    story.number += 1
+    own: dict[str, Any] = {
+        "node": "0",
+        "incarnation": f"i-{life:02}",
+        "procs": 1,
+        "address": "host-0",
+        "header": story.machine.header(),
+    }
+    here: dict[str, Any] = {"epoch": 1, "round": number}
+    story.machine.step(Reported(Report(number=story.number, **own)), story.now)
+    story.machine.settle(story.now)
+    story.number += 1
+    report = Report(number=story.number, state=m.PREPARED, port=4242, **own, **here)
+    story.machine.step(Reported(report), story.now)
+    story.machine.settle(story.now)
+    assert story.machine.phase == "running", story.machine.sentence
+    if steps:
+        story.number += 1
+        place = story.machine.places["0"][1]
+        at_work: dict[str, Any] = {"state": m.RUNNING, "place": place, "place_epoch": 1, "place_round": number}
+        report = Report(number=story.number, progress=told(*steps), **at_work, **own, **here)
+        story.machine.step(Reported(report), story.now)
+        story.machine.settle(story.now)
+    story.now += seconds
+    story.machine.step(Disconnected("0", f"i-{life:02}"), story.now)
+    return story.machine.settle(story.now)
+
+
+def test_a_program_that_takes_its_node_down_every_time_is_charged() -> None:
+    story = Story(config=Config(1, 1, 1, restarts=1))
+    for life in range(1, 5):
+        fall(story, life, life)
+        assert story.machine.budget.spent == 0
+    effects = fall(story, 5, 5)
+    assert story.machine.budget.spent == 1
+    [event] = [e for e in effects if isinstance(e, Event) and e.kind == "failure"]
+    assert "node 0 was lost 5 times in a row without progress" in event.sentence
+    for life in range(6, 10):
+        fall(story, life, life)
+    fall(story, 10, 10)
+    assert story.machine.ending is not None and story.machine.ending.state == m.ENDED_FAILED
+    assert "node 0 was lost 5 times in a row without progress" in story.machine.ending.sentence
+
+
+def test_a_node_that_makes_progress_between_its_losses_is_not_charged() -> None:
+    story = Story(config=Config(1, 1, 1, restarts=0))
+    for life in range(1, 20):
+        fall(story, life, life, life)
+    assert story.machine.budget.spent == 0 and story.machine.ending is None
+
+
+def test_a_round_that_ran_for_a_while_counts_as_progress() -> None:
+    story = Story(config=Config(1, 1, 1, restarts=0))
+    for life in range(1, 20):
+        fall(story, life, life, seconds=FALL_WITHIN)
+    assert story.machine.budget.spent == 0 and story.machine.ending is None

@@ -270,3 +270,72 @@ def test_a_node_has_as_many_workers_as_its_place_says() -> None:
     place = Place(0, 2, 0, 5, "host", 4242, procs=3)
     effects = member.step(node.Received(Order(header(seq=2), m.RUN, 1, place=place)), 0.2)
     assert only(effects, node.Send).report.procs == 3
+
+
+def test_the_progress_of_a_round_is_not_told_in_the_next_one() -> None:
+    member = running()
+    progress = m.Progress(9, (1230,), (10.0,), (0.1,), (0.0,))
+    assert only(member.step(node.Progressed(1, progress), 1.0), node.Send).report.progress == progress
+    member.step(node.Received(Order(header(seq=3), m.PREPARE, 2)), 2.0)
+    report = only(member.step(node.WorkersStopped(), 2.1), node.Send).report
+    assert (report.state, report.round, report.progress) == (m.PREPARED, 2, None)
+
+
+LOST_PEER = Failure("0", 0, 0, 1, message="RuntimeError: gloo: Connection closed by peer")
+OWN = Failure("0", 1, 1, 3, message="ValueError: a label is out of range")
+
+
+def test_a_failure_that_speaks_of_peers_waits_for_the_other_workers_of_the_node() -> None:
+    member = running()
+    effects = member.step(node.WorkerFailed(1, LOST_PEER, last=False), 1.0)
+    assert [type(e) for e in effects] == [node.Send], "the others may still tell the root cause: nobody stops them"
+    report = only(effects, node.Send).report
+    assert (report.state, report.failure) == (m.RUNNING, LOST_PEER)
+    report = only(member.step(node.WorkerFailed(1, OWN, last=False), 1.1), node.Send).report
+    assert (report.state, report.failure) == (m.FAILED, OWN)
+
+
+def test_a_failure_that_speaks_of_peers_counts_after_a_while() -> None:
+    member = running()
+    member.step(node.WorkerFailed(1, LOST_PEER, last=False), 1.0)
+    due = member.deadline()
+    assert due is not None and due <= 2.0
+    effects = member.step(node.Tick(), 2.0)
+    assert member.state == m.FAILED and member.failure == LOST_PEER
+    assert only(effects, node.Stop).grace == 5.0
+
+
+def test_a_failure_that_speaks_of_peers_counts_when_no_worker_is_left() -> None:
+    for last in (node.WorkerFailed(1, LOST_PEER, last=True), node.WorkerEnded(1, last=True)):
+        member = running()
+        member.step(node.WorkerFailed(1, LOST_PEER, last=False), 1.0)
+        member.step(last, 1.1)
+        assert member.state == m.FAILED and member.failure == LOST_PEER
+
+
+def test_a_node_whose_workers_cannot_be_ended_gives_itself_up() -> None:
+    member = running()
+    stop = only(member.step(node.Received(Order(header(seq=3), m.PREPARE, 2)), 1.0), node.Stop)
+    last = 1.0 + stop.grace + node.UNKILLABLE_AFTER
+    member.step(node.Received(Order(header(seq=4), m.WAIT)), last - 0.1)
+    assert not any(isinstance(e, node.Exit) for e in member.step(node.Tick(), last - 0.1))
+    due = member.deadline()
+    assert due is not None and due <= last
+    leaves = only(member.step(node.Tick(), last), node.Exit)
+    assert leaves.stuck and leaves.outcome is None
+    assert leaves.why == "its workers did not end within 25 s, though they were killed"
+
+
+def test_a_node_whose_workers_cannot_be_ended_does_not_wait_at_the_end_of_the_job() -> None:
+    member = running()
+    outcome = Outcome(m.ENDED_FAILED, 3, "rank 0 failed")
+    member.step(node.Received(Order(header(seq=3), m.CLOSE, outcome=outcome)), 1.0)
+    leaves = only(member.step(node.Tick(), 1.0 + 5.0 + node.UNKILLABLE_AFTER), node.Exit)
+    assert leaves.stuck and leaves.outcome == outcome
+
+
+def test_workers_that_ended_late_are_no_reason_to_go() -> None:
+    member = running()
+    member.step(node.Received(Order(header(seq=3), m.PREPARE, 2)), 1.0)
+    member.step(node.WorkersStopped(), 20.0)
+    assert not any(isinstance(e, node.Exit) for e in member.step(node.Tick(), 60.0))

@@ -27,16 +27,28 @@ def test_silence_after_steps_is_a_stall_and_names_the_last_rank() -> None:
     watch = StepWatch(60.0)
     watch.hear("a", 0, told(1, 8, 8), 100.0)
     watch.hear("b", 2, told(1, 8, 7), 101.0)
-    assert [kind for kind, _, _ in watch.look(101.0)] == ["progress"]
+    assert [kind for kind, _, _ in watch.look(101.0)] == ["training", "progress"]
     assert watch.deadline() == 161.0
     assert watch.look(160.9) == [] and watch.stall is None
     [(kind, sentence, data)] = watch.look(161.0)
     assert (kind, data) == ("stall", {"ranks": [3], "step": 7})
     assert "no step for 60 s: rank 3 stopped after step 7, others after step 8" in sentence
     assert watch.stall is not None and watch.stall.rank == 3
-    assert watch.look(500.0) == [], "it is told once"
+    assert watch.look(220.9) == [], "it is told once"
     watch.begin()
     assert watch.stall is None and watch.deadline() is None
+
+
+def test_where_the_blamed_rank_does_not_answer_the_next_one_is_named() -> None:
+    watch = StepWatch(60.0)
+    watch.hear("a", 0, told(1, 8, 7), 100.0)
+    watch.look(160.0)
+    assert watch.stall is not None and watch.stall.rank == 1
+    assert watch.deadline() == 220.0
+    watch.look(220.0)
+    assert watch.stall.rank == 0 and "no step for 120 s: rank 0 stopped after step 8" in watch.stall.sentence
+    watch.look(280.0)
+    assert watch.stall.rank == 1, "then all over again"
 
 
 def test_the_same_report_again_is_no_sign_of_life() -> None:

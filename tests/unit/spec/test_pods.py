@@ -37,6 +37,7 @@ kubernetes:
   labels: {kueue.x-k8s.io/queue-name: team}
   annotations: {note: "any text, and more"}
   pull_secrets: [registry]
+  coordinator: {spec: {containers: [{resources: {limits: {cpu: 1}}}]}}
   volumes:
     - {claim: data, path: /data/, read_only: true, sub_path: team/a}
     - {claim: scratch, path: /scratch, size: 50GiB, storage_class: fast, access: ReadWriteOnce, keep: false}

@@ -8,7 +8,6 @@ import pytest
 
 from petctl.errors import UsageError
 from petctl.store.location import Location, parse_location
-from petctl.store.signed import behind_proxy
 
 SAS = "sv=2021-12-02&sp=rl&sig=abc%2Fdef%3D"
 
@@ -69,18 +68,3 @@ def test_words_come_back() -> None:
         assert str(parse_location(text)) == text
     assert str(parse_location("s3://b/a").below("c/d")) == "s3://b/a/c/d"
     assert str(parse_location("s3://b").below("c")) == "s3://b/c"
-
-
-@pytest.mark.parametrize(
-    ("environ", "url", "expected"),
-    [
-        ({}, "https://s3.amazonaws.com/b", False),
-        ({"HTTPS_PROXY": "http://proxy:3128"}, "https://s3.amazonaws.com/b", True),
-        ({"https_proxy": "http://proxy:3128"}, "http://127.0.0.1:8333/b", False),
-        ({"ALL_PROXY": "http://proxy:3128"}, "http://store:8333/b", True),
-        ({"ALL_PROXY": "http://proxy:3128", "NO_PROXY": "127.0.0.1,store"}, "http://store:8333/b", False),
-        ({"HTTPS_PROXY": ""}, "https://s3.amazonaws.com/b", False),
-    ],
-)
-def test_when_requests_go_through_a_proxy(environ: dict[str, str], url: str, expected: bool) -> None:
-    assert behind_proxy(url, environ) is expected

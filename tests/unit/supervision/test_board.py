@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from petctl.errors import UsageError
 from petctl.supervision.board import Board
 from petctl.supervision.printing import Printer
 from petctl.supervision.records import read_events
@@ -105,9 +104,3 @@ def test_versions_of_two_coordinators_never_meet(tmp_path: Path, pipe: tuple[int
             board.write()
     assert boards[0].version < boards[1].version - 100
     assert boards[1].version < 2**53  # what JSON's readers agree on
-
-
-def test_wrong_words_of_a_watcher_are_its_own_fault(tmp_path: Path, pipe: tuple[int, int]) -> None:
-    board = Board(status(), [], 1, tmp_path / "e", Printer(pipe[1]))
-    with pytest.raises(UsageError):
-        asyncio.run(board.watch("3", 1.0))  # type: ignore[arg-type]

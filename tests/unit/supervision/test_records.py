@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from petctl.rendezvous.events import LEFT
 from petctl.supervision.picture import node_rows, sentence_of, state_of
 from petctl.supervision.records import History, append_event, close_status, new_event, read_events
 
@@ -29,12 +30,24 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
     assert (history.started, history.broken, history.round, history.spent) == (1.0, None, 3, 1)
 
 
+def test_seconds_lost_last_until_the_workers_train_where_they_tell() -> None:
+    history = History()
+    history.take({"time": 1.0, "kind": "running", "round": 1, "nodes": ["0", "1"], "world_size": 2})
+    history.take({"time": 2.0, "kind": "training", "round": 1})
+    history.take({"time": 9.0, "kind": "round", "round": 2, "reason": "node 1 was lost"})
+    history.take({"time": 9.5, "kind": "running", "round": 2, "nodes": ["0"], "world_size": 1})
+    assert history.rounds[1]["seconds_lost"] == 0.5, "as far as is known"
+    history.take({"time": 21.0, "kind": "training", "round": 2})
+    history.take({"time": 30.0, "kind": "training", "round": 2})  # of a coordinator that has taken over
+    assert [past["seconds_lost"] for past in history.rounds] == [0.0, 12.0]
+
+
 def test_a_round_whose_beginning_is_not_known_is_there_once() -> None:
     history = History()
     event = {"kind": "continued", "sentence": "round 4 goes on", "round": 4, "nodes": ["0"], "members": {"0": [0, 2]}}
     history.take({"time": 5.0, **event})
     history.take({"time": 6.0, **event})
-    assert [(past["number"], past["started"], past["members"]) for past in history.rounds] == [(4, 5.0, {"0": [0, 2]})]
+    assert [(past["number"], past["started"], past["members"]) for past in history.rounds] == [(4, 5.0, [["0", 0, 2]])]
     assert history.round == 4
     history.take({"time": 7.0, "kind": "round", "round": 5, "reason": "node 0 was lost"})
     history.take({"time": 9.0, "kind": "running", "round": 5, "nodes": ["1"], "world_size": 1})
@@ -94,3 +107,20 @@ def test_the_last_picture_keeps_the_nodes_but_says_that_they_are_gone() -> None:
         {"rank": 0},
         5.0,
     )
+
+
+def test_losses_and_lost_seconds_are_counted_over_all_rounds_and_coordinators() -> None:
+    history = History()
+    for number in range(1, 151):  # more rounds than a status tells
+        history.take({"kind": "round", "time": number * 10.0, "round": number, "reason": "x"})
+        history.take({"kind": "running", "time": number * 10.0 + 1, "round": number, "members": {"0": [0, 1]}})
+        history.take({"kind": "lost", "time": number * 10.0 + 2, "node": "1", "why": "its connection closed"})
+    history.take({"kind": "lost", "time": 1600.0, "node": "2", "why": LEFT})
+    assert (history.nodes_lost, history.seconds_lost) == (150, 149.0)
+    history.take({"kind": "training", "time": 1503.0, "round": 150})  # which began to train 2 s after it began to run
+    assert history.seconds_lost == 151.0
+    later = History()
+    for _ in range(2):  # two nodes have kept the same
+        later.take({"kind": "history", "time": 2000.0, "since": 1999.0, **history.kept()})
+    later.take({"kind": "lost", "time": 2001.0, "node": "1", "why": "its connection closed"})
+    assert (later.nodes_lost, later.seconds_lost) == (151, 151.0)

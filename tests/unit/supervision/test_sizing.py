@@ -128,13 +128,10 @@ def test_a_name_that_is_used_again_is_another_node(desk: Desk) -> None:
     assert not desk.releasing()
 
 
-def test_bounds_names_and_the_end(desk: Desk) -> None:
-    for wanted in (0, 5, True, "2"):
+def test_bounds_and_the_end(desk: Desk) -> None:
+    for wanted in (0, 5):
         with pytest.raises(UsageError, match="may have 1 to 4 nodes"):
-            desk.resize(wanted, "012")  # type: ignore[arg-type]
-    for nodes in ([1], [""], ["a b"], ["ü"]):
-        with pytest.raises(UsageError, match="a list of the nodes' names"):
-            desk.resize(2, nodes)  # type: ignore[arg-type]
+            desk.resize(wanted, "012")
     desk.step(End(Outcome(m.CANCELLED, 130, "enough")))
     with pytest.raises(UsageError, match="is ending: enough"):
         desk.resize(2, "012")

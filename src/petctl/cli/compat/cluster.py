@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import detail, group, leaf, say
+from petctl.cli.compat.frame import detail, group, leaf, say_idle, was_given
 from petctl.cli.compat.jobfiles import file_row
 from petctl.cli.compat.nodes import add_cluster_nodes
 from petctl.cli.compat.usual import Resource, add_usual_verbs
@@ -76,7 +76,7 @@ def create(address: Address, account: str, key: str, config_file: str | None, no
         mounts = with_mounts(setup.get("mountVolumes") or {}, added)
         properties["nodeSetup"] = {**setup, "mountVolumes": mounts}
     settings = cluster_settings(properties, given)
-    _say_idle(idle_words({**_idle_fields(properties), **{name: value for name, value in given.items() if value}}))
+    say_idle(idle_words({**_idle_fields(properties), **{name: value for name, value in given.items() if value}}))
     record = create_cluster(words.home(), address, settings, resolver(words.home()))
     detail(f"petctl's name for it is {record['petctl']}; see: petctl cluster show {record['petctl']}")
     return _shown(address)
@@ -120,6 +120,7 @@ def file_list(address: Address, path: str, expiry: int) -> object:
     place = setup_output(words.home(), address)
     if place is None:
         raise UsageError(f"cluster {address.name!r} has no setup task, or no nodes; there are no files of it")
+    say_idle(["--expiry"] if was_given("expiry") else [])
     return list_files(place, path)
 
 
@@ -129,12 +130,6 @@ def _shown(address: Address) -> object:
 
     record, seen = read_cluster(words.home(), address)
     return reported.cluster(address, record, seen)
-
-
-def _say_idle(options: list[str]) -> None:
-    if options:
-        has = "has" if len(options) == 1 else "have"
-        say(f"{', '.join(options)} {has} no effect on this machine; what was said is kept")
 
 
 def _idle_fields(properties: dict[str, Any]) -> dict[str, Any]:

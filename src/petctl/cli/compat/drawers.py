@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import confirm, leaf
+from petctl.cli.compat.frame import IdleOption, confirm, leaf
 
 if TYPE_CHECKING:
     from petctl.batchai.contents import Account
@@ -85,7 +85,9 @@ def add_drawer_verbs(parent: click.Group, kind: str, noun: str) -> None:
 
     @leaf(parent, "create", f"az storage {noun} create -n logs --account-name mystorage")
     @name_option
-    @click.option("--quota", type=int, metavar="GB", help="Accepted; there is as much room as on the disk.")
+    @click.option(
+        "--quota", cls=IdleOption, type=int, metavar="GB", help="Accepted; there is as much room as on the disk."
+    )
     @account_options
     def create(name: str, quota: int | None, **said: Any) -> object:
         from petctl.batchai import contents

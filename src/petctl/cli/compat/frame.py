@@ -13,10 +13,11 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import click
+from click.core import ParameterSource
 
 from petctl.cli.compat.printing import FORMATS, Row, print_answer
 from petctl.cli.options import examples
@@ -30,6 +31,10 @@ Function = Callable[..., Any]
 
 class Exit(int):
     """An answer that is only an exit code."""
+
+
+class IdleOption(click.Option):
+    """One that is taken for the sake of scripts and has no effect here, which is said when somebody gives it."""
 
 
 class VerbGroup(click.Group):
@@ -83,7 +88,9 @@ def leaf(parent: click.Group | None, name: str, *lines: str, row: Row | None = N
             only_show_errors: bool,
             **given: Any,
         ) -> int:
-            click.get_current_context().meta.update(verbose=verbose or debug, errors_only=only_show_errors)
+            context = click.get_current_context()
+            context.meta.update(verbose=verbose or debug, errors_only=only_show_errors)
+            say_idle(max(option.opts, key=len) for option in _idle_options(context))
             answer = function(**given)
             if isinstance(answer, Exit):
                 return int(answer)
@@ -109,7 +116,7 @@ _COMMON = (
         "-o", "--output", type=click.Choice(FORMATS), default="json", show_default=True, help="How to print it."
     ),
     click.option("--query", metavar="JMESPATH", help="Print only what this finds in the answer."),
-    click.option("--subscription", metavar="ID", help="Accepted; there is none here."),
+    click.option("--subscription", cls=IdleOption, metavar="ID", help="Accepted; there is none here."),
     click.option("--verbose", is_flag=True, help="Say on stderr what is done, in petctl's own words."),
     click.option("--debug", is_flag=True, help="The same."),
     click.option("--only-show-errors", is_flag=True, help="No remarks on stderr."),
@@ -121,6 +128,24 @@ def say(sentence: str) -> None:
     context = click.get_current_context()
     if not context.meta.get("errors_only"):
         click.echo(f"{context.find_root().info_name}: {sentence}", err=True)
+
+
+def say_idle(options: Iterable[str]) -> None:
+    """That these have no effect."""
+    given = list(options)
+    if given:
+        say(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect on this machine")
+
+
+def was_given(name: str) -> bool:
+    """Whether the user has typed that parameter."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _idle_options(context: click.Context) -> Iterator[click.Parameter]:
+    for option in context.command.params:
+        if isinstance(option, IdleOption) and option.name and was_given(option.name):
+            yield option
 
 
 def detail(sentence: str) -> None:

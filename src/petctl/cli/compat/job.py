@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import NOTHING, Exit, confirm, detail, group, leaf, say
+from petctl.cli.compat.frame import NOTHING, Exit, IdleOption, confirm, detail, group, leaf, say
 from petctl.cli.compat.jobfiles import add_job_files
 from petctl.cli.compat.nodes import add_job_nodes
 from petctl.cli.compat.usual import Resource, add_usual_verbs
@@ -136,7 +136,9 @@ def resubmit(address: Address, new_name: str | None, cluster: str | None, no_con
 
 @leaf(job, "wait", "batchai job wait -n mnist")
 @words.addressed("jobs", *NAME)
-@click.option("--interval", type=float, metavar="SECONDS", help="Accepted; a change is told when it happens.")
+@click.option(
+    "--interval", cls=IdleOption, type=float, metavar="SECONDS", help="Accepted; a change is told when it happens."
+)
 def wait(address: Address, interval: float | None) -> object:
     """Wait for a job to end, say every change of its state, exit with its exit code."""
     from petctl.batchai.standing import watch_states

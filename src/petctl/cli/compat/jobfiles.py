@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import NOTHING, detail, group, leaf
+from petctl.cli.compat.frame import NOTHING, detail, group, leaf, say, say_idle, was_given
 
 if TYPE_CHECKING:
     from petctl.batchai.names import Address
@@ -62,6 +62,7 @@ def add_job_files(job: click.Group) -> None:
             raise _elsewhere(address, directory)
         if isinstance(place, Path):
             detail(f"{directory} is {place}")
+            say_idle(["--expiry"] if was_given("expiry") else [])
             return list_files(place, path)
         detail(f"{directory} is {place.location}")
         return list_stored(place, path, 60 * expiry)
@@ -77,8 +78,9 @@ def add_job_files(job: click.Group) -> None:
 
         handle = handle_of(words.home(), address)
         place = output_directory(words.home(), address, directory)
+        ended = _ending(handle)
         if isinstance(place, Path):
-            _stream_file(place, path, file_name, _ending(handle))
+            _stream_file(place, path, file_name, handle, ended)
         elif directory == "stdouterr" and _is_log(file_name):
             _stream_logs(handle, file_name)
         elif place is None:
@@ -86,11 +88,14 @@ def add_job_files(job: click.Group) -> None:
         else:
             from petctl.batchai.files import follow_stored
 
-            _print(follow_stored(place, f"{path}/{file_name}", _ending(handle)))
+            _print(follow_stored(place, f"{path}/{file_name}", ended))
+        status = handle.status()
+        if status.state in ("failed", "lost"):
+            say(f"the job has {'failed' if status.state == 'failed' else 'been lost'}: {status.sentence}")
         return NOTHING
 
 
-def _stream_file(root: Path, path: str, name: str, ended: Callable[[], bool]) -> None:
+def _stream_file(root: Path, path: str, name: str, handle: JobHandle, ended: Callable[[], bool]) -> None:
     from petctl.batchai.files import follow, list_files
     from petctl.batchai.storage import inside
     from petctl.batchai.tree import Missing
@@ -99,9 +104,10 @@ def _stream_file(root: Path, path: str, name: str, ended: Callable[[], bool]) ->
     detail(f"streaming {file}")
     _print(follow(file, ended))
     if not file.exists():
-        there = ", ".join(entry["name"] for entry in list_files(root, path))
+        there = ", ".join(entry["name"] for entry in list_files(root, path)) if file.parent.is_dir() else ""
         raise Missing(
-            f"the job has ended, and there is no file {name!r} in {file.parent}; there are: {there or 'none'}"
+            f"the job has ended ({handle.status().sentence}), and there is no file {name!r} in {file.parent}; "
+            f"there are: {there or 'none'}"
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.compat import words
-from petctl.cli.compat.frame import Exit, group, leaf, say
+from petctl.cli.compat.frame import Exit, IdleOption, group, leaf, say
 from petctl.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ exec_options = words.together(
     click.option("-n", "--node-id", metavar="NODE", help="Which node; else the first."),
     click.option("--exec", "line", metavar="LINE", help="A shell line to run; else a shell."),
     click.option("-L", "forwards", multiple=True, metavar="PORT:HOST:PORT", help="Forward a port meanwhile; several."),
-    click.option("-p", "--password", metavar="TEXT", help="Accepted; nobody logs in."),
-    click.option("-k", "--ssh-private-key", metavar="FILE", help="Accepted; nobody logs in."),
+    click.option("-p", "--password", cls=IdleOption, metavar="TEXT", help="Accepted; nobody logs in."),
+    click.option("-k", "--ssh-private-key", cls=IdleOption, metavar="FILE", help="Accepted; nobody logs in."),
 )
 
 

@@ -8,7 +8,7 @@ import click
 
 from petctl.cli.compat import words
 from petctl.cli.compat.containers import add_containers
-from petctl.cli.compat.frame import NOTHING, confirm, group, leaf
+from petctl.cli.compat.frame import NOTHING, IdleOption, confirm, group, leaf
 from petctl.cli.compat.shares import add_shares
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def _row(found: Any) -> dict[str, Any]:
 @name_option
 @words.group_option
 @words.location_option
-@click.option("--sku", default="Standard_RAGRS", show_default=True, metavar="NAME", help="Kept.")
-@click.option("--kind", default="StorageV2", show_default=True, metavar="NAME", help="Kept.")
+@click.option("--sku", cls=IdleOption, default="Standard_RAGRS", show_default=True, metavar="NAME", help="Kept.")
+@click.option("--kind", cls=IdleOption, default="StorageV2", show_default=True, metavar="NAME", help="Kept.")
 def create(name: str, group: str | None, location: str, sku: str, kind: str) -> object:
     """Make a storage account in a group that is there."""
     from petctl.batchai.names import DEFAULT

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from petctl.cli.compat.frame import NOTHING, Function
+from petctl.cli.compat.frame import NOTHING, Function, IdleOption
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,9 @@ workspace_option = _outer("-w", "workspace", "workspace")
 experiment_option = _outer("-e", "experiment", "experiment")
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for it to be done.")
-location_option = click.option("-l", "--location", metavar="REGION", default="", help="Kept; everything is here.")
+location_option = click.option(
+    "-l", "--location", cls=IdleOption, metavar="REGION", default="", help="Kept; everything is here."
+)
 expiry_option = click.option(
     "--expiry", type=int, default=60, show_default=True, metavar="MINUTES", help="How long links into stores work."
 )

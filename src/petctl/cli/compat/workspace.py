@@ -28,10 +28,11 @@ def _row(found: Any) -> dict[str, Any]:
 @words.addressed("workspaces", *NAME)
 @words.location_option
 def create(address: Address, location: str) -> object:
-    """Make a workspace; its group is made where it is missing."""
+    """Make a workspace in a group that is there."""
     from petctl.batchai import reported
-    from petctl.batchai.resources import create_workspace
+    from petctl.batchai.resources import create_workspace, require_group
 
+    require_group(words.home(), address.group)
     return reported.workspace(address, create_workspace(words.home(), address, location))
 
 

@@ -6,7 +6,6 @@
     access.py       what was found there, as plain data
     credentials.py  tokens and certificates, read or made anew when they have run out
     plugin.py       ... those that a program of the user's makes
-    proxies.py      whether a proxy is on the way
     api.py          objects, watches, logs, commands and ports: the door to all of this
     requests.py     how a request is made, and when once more
     connection.py   TLS and sockets

@@ -29,6 +29,7 @@ _GROUPS = {
     **dict.fromkeys(_RIGHTS, "apis/rbac.authorization.k8s.io/v1"),
     "jobs": "apis/batch/v1",
     "elasticjobs": "apis/petctl.dev/v1",
+    "poddisruptionbudgets": "apis/policy/v1",
     "leases": "apis/coordination.k8s.io/v1",
     "deployments": "apis/apps/v1",
     "customresourcedefinitions": "apis/apiextensions.k8s.io/v1",
@@ -104,6 +105,10 @@ class Api:
     def create(self, path: str, body: Mapping[str, Any]) -> Object:
         """A new object, as the server completed it; ObjectExists where there is one of that name."""
         return self._requests.answer("POST", path, {}, body)
+
+    def try_out(self, path: str, body: Mapping[str, Any]) -> None:
+        """Has the server say what it thinks of a new object, without making it: Invalid also for unknown fields."""
+        self._requests.answer("POST", path, {"dryRun": "All", "fieldValidation": "Strict"}, body)
 
     def patch(self, path: str, body: Any, kind: str = "merge") -> Object:
         """The object with these changes."""

@@ -15,6 +15,7 @@ from petctl.clusters.kubernetes.manifests import PORT
 from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
 from petctl.errors import InternalError, Unreachable
 from petctl.rendezvous.joinfile import JoinFile, decode_join
+from petctl.supervision.compact import unpack
 
 if TYPE_CHECKING:
     from petctl.rendezvous.client import ControlLink
@@ -57,17 +58,19 @@ class Asking:
         """The answer of the coordinator that runs now; Unreachable when none can be asked."""
         try:
             with self._link(job_id, pods) as link:
-                return link.call(call, patience, **params)
+                answer = link.call(call, patience, **params)
+                return {**answer, "status": unpack(answer["status"])} if call == "watch" else answer
         except (Forbidden, Unauthorised):
             raise
         except KubernetesError as error:
             raise Unreachable(f"the coordinator of {job_id} cannot be asked: {error}") from None
 
-    def join_file(self, job_id: str) -> JoinFile:
-        """What leads to it, as its nodes have it."""
+    def join_file(self, job_id: str, control: bool = False) -> JoinFile:
+        """What leads to it, as its nodes have it; `control`: with the right to steer."""
         data = self._api.get(path("secrets", self._namespace, object_name(job_id)))["data"]
         try:
-            return decode_join(json.loads(base64.b64decode(data["join.json"])))
+            join = decode_join(json.loads(base64.b64decode(data["join.json"])))
+            return join.for_control(base64.b64decode(data["token"]).decode().strip()) if control else join
         except (KeyError, ValueError) as error:
             raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None
 
@@ -78,7 +81,9 @@ class Asking:
         if not alive:
             raise Unreachable(f"the coordinator of {job_id} does not run now; try again")
         newest = alive[-1]["metadata"]["name"]
-        return ControlLink(self.join_file(job_id), dial=lambda: self._api.dial(self._namespace, newest, PORT))
+        return ControlLink(
+            self.join_file(job_id, control=True), dial=lambda: self._api.dial(self._namespace, newest, PORT)
+        )
 
 
 def running(pods: Items) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import base64
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -99,7 +99,7 @@ class KubernetesCluster:
         from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
         from petctl.clusters.kubernetes.plan import make_plan
 
-        plan = make_plan(job, job_id, self.home, self._namespace, self.settings, None, make.SMALL_PIECE)
+        plan = make_plan(job, job_id, self.home, self._namespace, self.settings, None, make.SMALL_PIECE, False)
         names = [*make.CREDENTIALS, *([make.GRANTS] if plan["plan"]["grants"] else [])]
         credentials: Mapping[str, bytes | None] = dict.fromkeys(names)
         if with_secrets:
@@ -113,6 +113,7 @@ class KubernetesCluster:
 
         Nodes are made last: where a quota has room for a few pods only, the coordinator's must be one of them.
         """
+        from petctl.clusters.archive import small_agent_bytes
         from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
 
         first, *others = plan["plan"]["objects"]
@@ -122,6 +123,8 @@ class KubernetesCluster:
         owner = self._owners.create(plan["id"], first)
         try:
             beside = [manifest for manifest in others if manifest not in nodes]
+            if plan["plan"]["agent"]:
+                owner.share(make.shared_agent(small_agent_bytes(make.STATE)))
             for manifest in [*material(plan, new_credentials(plan, self.home)), *beside]:
                 self._create(manifest, owner)
             for claim in plan["plan"]["claims"]:
@@ -145,12 +148,16 @@ class KubernetesCluster:
         """What was submitted; its code is brought here from its objects where this machine does not have it."""
         record = self._record(job_id)
         code, pieces = record["code"], record["plan"]["pieces"]
-        if code and not Path(code["archive"]).exists():
-            from petctl.bundle.cabinet import Cabinet
+        if code:
+            # Never the path that the ConfigMap names: whoever may edit it could have any file of this machine sent.
+            from petctl.bundle.cabinet import Cabinet, is_snapshot_id
+            from petctl.clusters.code import bounds_of
 
             cabinet = Cabinet(self.home / "bundles")
+            if not is_snapshot_id(code.get("id")):
+                raise UsageError(f"the record of {job_id} is damaged: {code.get('id')!r} is not the id of a snapshot")
             if pieces and not cabinet.has(code["id"]):
-                cabinet.take_in(code["id"], partial(self._bring_code, job_id, pieces))
+                cabinet.take_in(code["id"], partial(self._bring_code, job_id, pieces), bounds_of(code))
             code["archive"] = str(cabinet.path(code["id"]))
         return record
 
@@ -221,7 +228,8 @@ class KubernetesCluster:
         if printed:
             return self._not_over(printed)
         refused = pending.trouble_of(self._api, self._namespace, pods) if pods else owner.refusal(COORDINATOR)
-        return looking.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused)
+        nodes = partial(self._api.list, path("pods", self._namespace), selector(job_id, NODE))
+        return looking.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused, nodes)
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
@@ -313,13 +321,14 @@ class KubernetesCluster:
         return owner.scale(self._asking, pods, wanted)
 
     def cancel(self, job_id: str, kill: bool) -> str:
-        """Asks the coordinator; a job that has none now is put to sleep for ever, which ends its pods."""
+        """Asks the coordinator; a job that has none now is put to sleep for ever, which ends its pods. So is one that
+        somebody has suspended: its coordinator may still answer, and goes before it could tell the outcome."""
         owner, pods = self._seen(job_id)
         if looking.ended(owner.object, pods) is not None:
             return "has ended already"
         replaced = looking.was_replaced(owner.object, pods)
         with suppress(Unreachable):
-            if running(pods):  # it may have just begun, and not listen yet
+            if running(pods) and not owner.suspended:  # it may have just begun, and not listen yet
                 return str(self._asking.ask_soon(job_id, pods, "cancel", kill=kill))
         when = "while its coordinator was away" if replaced or running(pods) else "before it started"
         outcome = {"state": "cancelled", "code": 130, "sentence": f"cancelled by the user {when}"}
@@ -338,19 +347,22 @@ class KubernetesCluster:
         pod = self._pod_of(job_id, node)
         task = self._record(job_id)["plan"]["task"]
         cwd = make.code_directory(task["code"]) if task["code"]["id"] else task["cwd"]
-        python = pod["spec"]["containers"][0]["command"][0]
+        command = pod["spec"]["containers"][0]["command"]
+        python = command[: command.index(make.ARCHIVE)]
         own = {**task["env"], "PETCTL_JOB_ID": job_id, "PETCTL_NODE": logs.node_of(pod)}
-        words = [python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]
+        words = [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]
         tty = sys.stdin.isatty() and sys.stdout.isatty()
         name = pod["metadata"]["name"]
         return self._api.execute(self._namespace, name, words, "petctl", tty, sys.stdin, sys.stdout, sys.stderr)
 
-    def forward(self, job_id: str, port: int, local_port: int, node: str | None) -> AbstractContextManager[int]:
+    def forward(
+        self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[int]:
         """A port here that leads to a node's."""
         from petctl.clusters.proxy import forwarded
 
         name = self._pod_of(job_id, node)["metadata"]["name"]
-        return forwarded(lambda: self._api.dial(self._namespace, name, port), local_port)
+        return forwarded(lambda: self._api.dial(self._namespace, name, port), local_port, tell)
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         """The join file that the nodes' pods have; it leads to the coordinator from inside of the cluster."""

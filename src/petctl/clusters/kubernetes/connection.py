@@ -13,10 +13,11 @@ import socket
 import ssl
 import tempfile
 import threading
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from petctl.clusters.kubernetes import failures
 from petctl.clusters.kubernetes.access import Access
+from petctl.depot.proxies import proxy_headers
 from petctl.errors import UsageError
 
 CONNECT_WITHIN = 15.0
@@ -43,7 +44,7 @@ class Connection(http.client.HTTPConnection):
         if access.proxy:
             proxy = urlsplit(access.proxy)
             super().__init__(proxy.hostname or "", proxy.port or 80, timeout=within)
-            self.set_tunnel(host, port, headers=_proxy_headers(proxy.username, proxy.password))
+            self.set_tunnel(host, port, headers=proxy_headers(access.proxy))
         else:
             super().__init__(host, port, timeout=within)
 
@@ -181,15 +182,6 @@ def _notice_silence(sock: socket.socket) -> None:
         for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
             if hasattr(socket, option):
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-
-
-def _proxy_headers(name: str | None, password: str | None) -> dict[str, str]:
-    if not name:
-        return {}
-    import base64
-
-    joined = f"{unquote(name)}:{unquote(password or '')}".encode()
-    return {"Proxy-Authorization": f"Basic {base64.b64encode(joined).decode()}"}
 
 
 def _shown(proxy: str) -> str:

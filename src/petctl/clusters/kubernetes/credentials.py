@@ -90,6 +90,11 @@ class Credentials:
     others: tuple[Header, ...] = ()
     """Whom to act as (impersonation)."""
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to prove it with."""
+        return bool(self.token or self.certificate or self.basic) or type(self.identity) is not Nobody
+
     def headers(self) -> list[Header]:
         """What each request carries."""
         token = self.identity.token() or self.token

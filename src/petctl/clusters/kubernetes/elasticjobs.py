@@ -23,6 +23,8 @@ GROUP, VERSION, KIND = "petctl.dev", "v1", "ElasticJob"
 API_VERSION = f"{GROUP}/{VERSION}"
 UNSEEN = 10.0
 """Seconds after which an operator, if there is one, has seen a new ElasticJob."""
+MOST_NODES = 10_000
+"""An ElasticJob cannot have more: each look at it costs time that other jobs wait for."""
 RETRYABLE = ((130, 130), (137, 138), (143, 143))
 """Exit codes that `restartPolicy: ExitCode` restarts from: signals from outside, and 138, which is the user's own."""
 ENDS = {"Succeeded": "succeeded", "Failed": "failed"}
@@ -36,6 +38,7 @@ Object = Mapping[str, Any]
 def elastic_job(job_id: str, job: Job, wishes: Wishes) -> dict[str, Any]:
     """The object that `submit` makes, asleep: its operator must not begin before the record and the code are there."""
     size = job.nodes
+    patched({}, wishes.coordinator, "kubernetes.coordinator")  # what is wrong with it is told here
     spec: dict[str, Any] = {"minReplicas": size.min, "maxReplicas": size.max}
     if size.initial < size.max:  # somebody has said where to begin; otherwise it has as many as there is room for
         spec["replicas"] = size.initial
@@ -47,8 +50,11 @@ def elastic_job(job_id: str, job: Job, wishes: Wishes) -> dict[str, Any]:
         "procsPerNode": int(job.procs) if job.procs.isdecimal() else job.procs,
         "launcher": job.launcher,
         "python": wishes.python,
+        **({"agentImage": wishes.agent_image} if wishes.agent_image else {}),
         "warm": job.warm,
         "template": _template(job, wishes),
+        **({"coordinator": dict(wishes.coordinator)} if wishes.coordinator else {}),
+        **({"ttlSecondsAfterFinished": math.ceil(wishes.ttl)} if wishes.ttl is not None else {}),
     }
     metadata = {"name": object_name(job_id), "labels": labels(job_id), "annotations": {ID: job_id}}
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}

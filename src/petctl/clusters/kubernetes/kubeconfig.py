@@ -20,8 +20,8 @@ from typing import Any
 from petctl.clusters.kubernetes.access import Access
 from petctl.clusters.kubernetes.credentials import Credentials, TokenFile
 from petctl.clusters.kubernetes.entries import Entry, Merged
-from petctl.clusters.kubernetes.proxies import proxy_for
 from petctl.clusters.kubernetes.users import credentials_of
+from petctl.depot.proxies import checked, proxy_of
 from petctl.errors import UsageError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -49,18 +49,39 @@ def find_access(settings: Mapping[str, Any]) -> Access:
     server = cluster.text("server", needed=True)
     if not server.startswith(("https://", "http://")):
         raise UsageError(f"{cluster.place('server')} is {server!r}; it must begin with https://")
+    credentials = credentials_of(user, cluster)
+    if server.startswith("http://"):
+        # As kubectl does. What `kubectl proxy` offers on this machine needs none.
+        if credentials.any and not _is_here(server):
+            raise UsageError(
+                f"{cluster.place('server')} is {server!r}: anybody on the way could read the user's token; "
+                "make it https://"
+            )
+        credentials = Credentials()
     proxy = cluster.text("proxy-url")
     return Access(
         server=server.rstrip("/"),
         namespace=str(settings.get("namespace") or "") or context.text("namespace") or "default",
-        credentials=credentials_of(user, cluster),
+        credentials=credentials,
         context=context_name,
         source=merged.names,
         authority=cluster.content("certificate-authority"),
         verify=not cluster.flag("insecure-skip-tls-verify"),
         server_name=cluster.text("tls-server-name"),
-        proxy=proxy_for(server, proxy, cluster.place("proxy-url")),
+        proxy=checked(proxy, cluster.place("proxy-url")) if proxy else proxy_of(server, os.environ),
     )
+
+
+def _is_here(server: str) -> bool:
+    """Whether a server's address leads to this machine itself."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    host = urlsplit(server).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # another name
+        return False
 
 
 def _files(settings: Mapping[str, Any]) -> list[Path]:

@@ -17,6 +17,7 @@ from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.kubernetes.api import Api, path
 from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
 from petctl.clusters.kubernetes.names import CONTAINER, INDEX
+from petctl.supervision.compact import unpack
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FINAL = "final"  # kind of what a coordinator prints last
@@ -158,7 +159,7 @@ def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> dic
             continue
         for event in filter(None, map(_event, printed.splitlines())):
             if event["kind"] == FINAL and isinstance(event.get("status"), dict):
-                return dict(event["status"])
+                return unpack(event["status"])
     return {}
 
 

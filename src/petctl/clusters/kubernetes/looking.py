@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from petctl.clusters.archive import OLD_PYTHON
 from petctl.clusters.kubernetes import elasticjobs
 from petctl.clusters.kubernetes.logs import by_age
 from petctl.clusters.kubernetes.moments import seconds
-from petctl.clusters.kubernetes.names import ID
+from petctl.clusters.kubernetes.names import CONTAINER, ID
 from petctl.clusters.kubernetes.podends import end_of
 from petctl.errors import InternalError, ProtocolError
 from petctl.rendezvous.messages import decode_outcome
@@ -24,7 +25,11 @@ OUTCOME = "petctl.dev/outcome"
 """Annotation of a job that was ended from outside, because its coordinator could not be asked."""
 FAILED, IGNORED = (f"batch.kubernetes.io/job-index-{kind}failure-count" for kind in ("", "ignored-"))
 """Annotations of a pod: how many there were before it."""
+PLACE = "batch.kubernetes.io/job-completion-index"
+"""... and how many indices of its Job were given up before."""
 _NO_START = ("StartError", "ContainerCannotRun")
+_NO_PYTHON = ("executable file not found", "no such file or directory", OLD_PYTHON)
+_NEEDS_PYTHON = "; for an image without Python 3.9 or newer name one that has it: kubernetes.agent_image"
 
 Object = Mapping[str, Any]
 
@@ -84,7 +89,8 @@ def was_replaced(owner: Object, pods: Sequence[Object]) -> bool:
     if owner.get("status", {}).get("failed"):
         return True
     return any(
-        pod["metadata"].get("deletionTimestamp") or _number(pod, FAILED) or _number(pod, IGNORED) for pod in pods
+        pod["metadata"].get("deletionTimestamp") or any(_number(pod, kind) for kind in (FAILED, IGNORED, PLACE))
+        for pod in pods
     )
 
 
@@ -101,9 +107,14 @@ def final_status(
 
 
 def waiting_status(
-    record: Mapping[str, Any], owner: Object, pods: Sequence[Object], refused: str = ""
+    record: Mapping[str, Any],
+    owner: Object,
+    pods: Sequence[Object],
+    refused: str = "",
+    nodes: Callable[[], Sequence[Object]] = tuple,
 ) -> dict[str, Any]:
-    """The status of a job whose coordinator cannot be asked now; `refused`: why it has no pod, or none that starts."""
+    """The status of a job whose coordinator cannot be asked now; `refused`: why it has no pod, or none that starts;
+    `nodes`: lists the nodes' pods, called where they matter."""
     status = first_status(dict(record))
     if owner["spec"].get("suspend"):
         status |= {"state": "queued", "sentence": f"queued: its {owner.get('kind') or 'Job'} is suspended"}
@@ -115,13 +126,25 @@ def waiting_status(
         return status
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
-        sentence = "its coordinator is being replaced, and its workers go on meanwhile"
+        alive = [pod for pod in nodes() if _runs(pod)]
+        who = "its workers go on" if any(map(_trains, alive)) else "its nodes wait" if alive else "no node runs"
+        sentence = f"its coordinator is being replaced, and {who} meanwhile"
         return {**status, "state": "recovering", "sentence": "; ".join(filter(None, [sentence, reason]))}
     if elasticjobs.is_elastic(owner) and not reason:
         created = seconds(owner["metadata"].get("creationTimestamp"))
         state, sentence = elasticjobs.progress(owner, time.time(), created)
         return {**status, "state": state, "sentence": sentence}
     return {**status, "state": "starting", "sentence": f"waiting: {reason or 'its coordinator is starting'}"}
+
+
+def _runs(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+
+
+def _trains(pod: Object) -> bool:
+    """Whether its workers are in a round: that is what makes it ready. One that has not said so may be."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return all(entry["status"] == "True" for entry in conditions if entry["type"] == "Ready")
 
 
 def _why_none_runs(pods: Sequence[Object], refused: str) -> str:
@@ -168,13 +191,15 @@ def why_blocked(pod: Object, called: str) -> str:
     own = "its container" if called == "it" else f"the container of {called}"
     containers = list(chain(status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()))
     for container in containers:
-        waits, ended = (container.get("state", {}).get(kind, {}) for kind in ("waiting", "terminated"))
+        waits = container.get("state", {}).get("waiting", {})
         if waits.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
             return f"the image {container.get('image')} cannot be had ({waits.get('message') or waits['reason']})"
         if waits.get("reason") and waits["reason"] not in ("ContainerCreating", "PodInitializing"):
             return f"{own} cannot start: {waits.get('message') or waits['reason']}"
-        if ended.get("reason") in _NO_START:
-            return f"{own} cannot start: {ended.get('message') or ended['reason']}"
+        said = _why_not_begun(container)
+        if said:
+            no_python = any(words in said for words in _NO_PYTHON) and container.get("name") == CONTAINER
+            return f"{own} cannot start: {said}{_NEEDS_PYTHON if no_python else ''}"
     if status.get("phase") not in (None, "Pending"):
         return ""
     for condition in status.get("conditions", ()):
@@ -190,8 +215,16 @@ def _never_woken(owner: Object) -> bool:
 
 
 def _never_began(pod: Object) -> bool:
-    containers = pod.get("status", {}).get("containerStatuses") or ()
-    return any(container.get("state", {}).get("terminated", {}).get("reason") in _NO_START for container in containers)
+    return any(map(_why_not_begun, pod.get("status", {}).get("containerStatuses") or ()))
+
+
+def _why_not_begun(container: Object) -> str:
+    """Why a container ended before it did anything; empty otherwise."""
+    ended = container.get("state", {}).get("terminated", {})
+    said = str(ended.get("message") or "").strip()
+    if ended.get("reason") in _NO_START:
+        return said or str(ended["reason"])
+    return said if OLD_PYTHON in said else ""
 
 
 def _parsed(text: str) -> dict[str, Any] | None:

@@ -5,7 +5,10 @@
     Job NAME-node           one pod per node, numbered
     Secret NAME             token and certificate; nodes see only the join file
     ConfigMap NAME          the job's record
-    ConfigMap NAME.agent    petctl's agent
+    ConfigMap petctl.agent-DIGEST
+                            petctl's agent, one for all jobs of the namespace that were submitted with it, which all own
+                            it; NAME.agent where `petctl render` prints it, or an operator makes it
+    ConfigMap NAME.size     the size that was asked for last, once somebody has scaled the job
     ConfigMap NAME-code-K   the code's archive, in pieces
 
 `kubectl apply` keeps a copy of each object in an annotation of it, which has to fit into 256 KiB. That is why the agent
@@ -16,6 +19,9 @@ No pod may use the API. Of Kubernetes it takes what any user of a namespace may 
 - An Indexed Job with `backoffLimitPerIndex` numbers the pods that it makes for an index (an annotation). That makes
   epochs and incarnations rise, without a pod asking anybody.
 - A node that leaves ends with a code of its own, which its Job ignores: it makes another one, unless it was scaled in.
+- The back-off of a Job doubles with every pod that an index loses, and has no end. A coordinator is lost again and
+  again with the machines of a long job, so it has many indices, one after the other: each is given up after a few
+  losses, and the next begins without a back-off. One that ends well ends the Job (`successPolicy`).
 - The coordinator is replaced as soon as its pod is being deleted, also on a machine that nobody reaches. That excludes
   a policy for exit codes, so its Job ends well whenever the job has ended; how, the pod's termination message says.
 """
@@ -23,10 +29,13 @@ No pod may use the API. Of Kubernetes it takes what any user of a namespace may 
 from __future__ import annotations
 
 import base64
+import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, object_name
+from petctl.agent.native import words_of
+from petctl.clusters.kubernetes.names import COORDINATOR, ID, MANAGED, NODE, labels, object_name
 from petctl.clusters.kubernetes.podpatch import patched
 
 PORT = 7700
@@ -51,16 +60,24 @@ WITHHELD = "<left out: petctl render --with-secrets prints it>"
 AWAY = 10
 """Seconds for which a pod may stay on a machine that nobody reaches."""
 _FOREVER = (1 << 31) - 1
+COORDINATORS = 1000
+"""Indices of a coordinator's Job."""
+LOSSES = 3
+"""Coordinators that each of them has: the Job's back-off is 10 s, then 20 s, and then the next index comes at once."""
 STATE, _AGENT, _JOB, _JOIN = "/petctl/state", "/petctl/agent", "/petctl/job", "/petctl/join"
-_PYZ = "petctl-agent.pyz"
+_PYTHON = "/petctl/python"
+_PYZ, _READY = "petctl-agent.pyz", f"{STATE}/ready"
 ARCHIVE = f"{_AGENT}/{_PYZ}"
 """Where a pod has the agent."""
 _SHARED = ("tolerations", "priorityClassName")
+_OWNERS = ("suspend", "ttlSecondsAfterFinished")  # in the spec of what owns the rest
 _RESTRICTED = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+_NOBODY = {**_RESTRICTED, "runAsNonRoot": True, "runAsUser": 65534, "runAsGroup": 65534}
+_SHARED_IN_TURN = ("cpu", "memory", "ephemeral-storage")  # what a pod has for one container after the other
 
 
 def _field(name: str, path: str) -> dict[str, Any]:
@@ -75,6 +92,12 @@ COUNTED = (
 """How many pods an Indexed Job made before this one."""
 INDEX = _field("PETCTL_INDEX", "metadata.annotations['batch.kubernetes.io/job-completion-index']")
 """Which one of an Indexed Job's pods this is."""
+COORDINATOR_COUNTED = (
+    INDEX,
+    *COUNTED[:2],
+    {"name": "PETCTL_REPLACEMENT", "value": "+".join(["$(PETCTL_INDEX)"] * LOSSES + [COUNTED[2]["value"]])},
+)
+"""How many coordinators there were before this one: those of earlier indices, and those of its own."""
 
 
 class Wishes(NamedTuple):
@@ -83,20 +106,31 @@ class Wishes(NamedTuple):
     image: str
     pull_policy: str = ""
     pull_secrets: Sequence[str] = ()
-    python: str = "python3"  # in the image, for the agent itself
+    agent_image: str = ""  # has the agent's Python; otherwise `image` has it
+    python: str = "python3"  # in that image, for the agent itself
     gpus: int = 0
     gpu_resource: str = ""  # what the cluster calls them, if not nvidia.com/gpu
     grace: float = 30.0
     patches: Sequence[tuple[str, Mapping[str, Any]]] = ()  # where it is written, a piece of the nodes' pod template
+    coordinator: Mapping[str, Any] = {}  # a piece of the coordinator's
+    agent: str = ""  # the ConfigMap that holds the agent, if it is not the job's own
+    ttl: float | None = None  # seconds after its end until the job is deleted
 
 
 def coordinator_job(
     job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], stores: bool, suspend: bool
 ) -> dict[str, Any]:
     """The coordinator's Job, which owns everything else."""
-    pod = coordinator_pod(job_id, wishes, pieces, secrets, stores, COUNTED)
+    pod = coordinator_pod(job_id, wishes, pieces, secrets, stores, COORDINATOR_COUNTED)
+    one_at_a_time = {
+        "completions": COORDINATORS,
+        "backoffLimitPerIndex": LOSSES - 1,
+        "successPolicy": {"rules": [{"succeededCount": 1}]},
+    }
     replacing = {"podReplacementPolicy": "TerminatingOrFailed", **({"suspend": True} if suspend else {})}
-    return _job(f"{object_name(job_id)}-{COORDINATOR}", job_id, COORDINATOR, pod, 1, wishes, replacing)
+    ttl = {} if wishes.ttl is None else {"ttlSecondsAfterFinished": math.ceil(wishes.ttl)}
+    name = f"{object_name(job_id)}-{COORDINATOR}"
+    return _job(name, job_id, COORDINATOR, pod, 1, wishes, {**one_at_a_time, **replacing, **ttl})
 
 
 def coordinator_pod(
@@ -106,8 +140,10 @@ def coordinator_pod(
     name = object_name(job_id)
     files: list[dict[str, Any]] = [
         {"configMap": {"name": name, "items": _items("job.json")}},
-        {"secret": {"name": name, "items": _items("token", "tls.crt", "tls.key", *([GRANTS] if stores else []))}},
+        {"secret": {"name": name, "items": _items(*CREDENTIALS, *([GRANTS] if stores else []))}},
     ]
+    size = {"name": size_name(job_id), "items": _items("wanted"), "optional": True}
+    files.append({"configMap": size})
     for number in range(pieces):
         piece = [{"key": "piece", "path": f"code/part-{number:05d}"}]
         files.append({"configMap": {"name": piece_name(job_id, number), "items": piece}})
@@ -116,16 +152,19 @@ def coordinator_pod(
         files.append({"secret": {"name": SECRETS, "items": values}})
     words = ["coordinate", "--job", _JOB, "--state", STATE, "--replacement", "$(PETCTL_REPLACEMENT)"]
     words += ["--listen", "0.0.0.0", "--port", str(PORT), "--message", "/dev/termination-log"]
-    pod = _pod(job_id, COORDINATOR, wishes, words, {"job": (_JOB, {"projected": {"sources": files}})}, numbers)
+    image, python = wishes.agent_image or wishes.image, [wishes.python, "-I"]
+    mounted = {"job": (_JOB, {"projected": {"sources": files}})}
+    pod = _pod(job_id, COORDINATOR, wishes, image, [*python, ARCHIVE, *words], mounted, numbers)
     container = pod["spec"]["containers"][0]
     container["ports"] = [{"containerPort": PORT}]
-    container["securityContext"] = {**_RESTRICTED, "runAsNonRoot": True, "runAsUser": 65534, "runAsGroup": 65534}
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"  # a Python that is too old says so
+    container["securityContext"] = _NOBODY
     container["resources"] = {"requests": {"cpu": "20m", "memory": "64Mi"}}
     pod["spec"]["terminationGracePeriodSeconds"] = 5
     for said, patch in wishes.patches:  # it goes where nodes go, and is worth as much, but needs none of their means
         shared = {key: value for key, value in (patch.get("spec") or {}).items() if key in _SHARED}
         pod = patched(pod, {"spec": shared}, said)
-    return pod
+    return patched(pod, wishes.coordinator, "kubernetes.coordinator")
 
 
 def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
@@ -143,22 +182,76 @@ def node_pod(job_id: str, wishes: Wishes, numbers: Sequence[dict[str, Any]]) -> 
     """What a node's pod is made from; one that is made from a Job's by hand takes part too."""
     words = ["join", "--file", f"{_JOIN}/join.json", "--node", "$(PETCTL_INDEX)", "--address", "$(PETCTL_ADDRESS)"]
     words += ["--state-dir", STATE, "--replacement", "$(PETCTL_REPLACEMENT)", "--leave-code", str(LEFT)]
-    words += ["--stream", "--tagged"]
+    words += ["--stream", "--tagged", "--ready-file", _READY]
     files = {"join": (_JOIN, {"secret": {"secretName": object_name(job_id), "items": _items("join.json")}})}
-    pod = _pod(job_id, NODE, wishes, words, files, [*numbers, _field("PETCTL_ADDRESS", "status.podIP")])
+    if wishes.agent_image:
+        files["python"] = (_PYTHON, {"emptyDir": {}})
+    address = _field("PETCTL_ADDRESS", "status.podIP")
+    pod = _pod(job_id, NODE, wishes, wishes.image, [*agent_words(wishes), *words], files, [*numbers, address])
     container = pod["spec"]["containers"][0]
+    if wishes.agent_image:
+        pod["spec"]["initContainers"] = [_python_copier(wishes)]
     if wishes.gpus:
         container["resources"] = {"limits": {wishes.gpu_resource or "nvidia.com/gpu": str(wishes.gpus)}}
     pod["spec"]["terminationGracePeriodSeconds"] = int(wishes.grace) + 10
     for said, patch in wishes.patches:
         pod = patched(pod, patch, said)
+    if wishes.agent_image:
+        _give_the_same(pod["spec"]["initContainers"][0], pod["spec"]["containers"][0].get("resources") or {})
+    pod["spec"]["containers"][0].setdefault("readinessProbe", _readiness(wishes))
     return pod
+
+
+def agent_words(wishes: Wishes) -> list[str]:
+    """What starts the agent in a node's pod, by the image's Python or the one that was copied into the pod."""
+    return [*_python_words(wishes), ARCHIVE]
+
+
+def _python_words(wishes: Wishes) -> list[str]:
+    return words_of(_PYTHON) if wishes.agent_image else [wishes.python, "-I"]
+
+
+def _readiness(wishes: Wishes) -> dict[str, Any]:
+    """A node is ready while its workers are in a round. That they are in none for a moment, between two, costs nothing;
+    what a probe costs is a Python without its site packages."""
+    look = f"import os, sys; sys.exit(None if os.path.exists('{_READY}') else 'its workers are in no round')"
+    times = {"periodSeconds": 5, "timeoutSeconds": 10, "failureThreshold": 3}
+    return {"exec": {"command": [*_python_words(wishes), "-Sc", look]}, **times}
+
+
+def _python_copier(wishes: Wishes) -> dict[str, Any]:
+    """Runs before the node's container, and copies the Python of its own image to where that has it."""
+    mounts = {"agent": _AGENT, "state": STATE, "python": _PYTHON}
+    return {
+        "name": "petctl-python",
+        "image": wishes.agent_image,
+        **({"imagePullPolicy": wishes.pull_policy} if wishes.pull_policy else {}),
+        "command": [wishes.python, "-I", ARCHIVE, "copy-python", _PYTHON],
+        "securityContext": _NOBODY,
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+    }
+
+
+def _give_the_same(first: dict[str, Any], resources: Mapping[str, Any]) -> None:
+    """To a container that runs before the node's: it costs nothing more, and a quota may want each to have some."""
+    for kind, amounts in resources.items():
+        if kind in ("requests", "limits"):
+            known = {name: amount for name, amount in amounts.items() if name in _SHARED_IN_TURN}
+            first["resources"] = {**first.get("resources", {}), kind: known}
 
 
 def service(job_id: str) -> dict[str, Any]:
     """The one address under which the coordinator is found."""
     spec = {"selector": labels(job_id, COORDINATOR), "ports": [{"name": "petctl", "port": PORT, "targetPort": PORT}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(object_name(job_id), job_id), "spec": spec}
+
+
+def budget(job_id: str, least: int) -> dict[str, Any]:
+    """Lets whoever drains machines evict nodes only while so many others take part. A number, since a share of the pods
+    is counted by what owns them, and no ElasticJob without `replicas` and no Job can be asked for that."""
+    spec = {"minAvailable": least, "selector": {"matchLabels": labels(job_id, NODE)}}
+    metadata = _metadata(object_name(job_id), job_id)
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
 
 
 def service_name(job_id: str, namespace: str) -> str:
@@ -195,6 +288,25 @@ def agent_config(job_id: str, agent: bytes) -> dict[str, Any]:
     return _config(agent_name(job_id), job_id, {"binaryData": {_PYZ: base64.b64encode(agent).decode()}})
 
 
+def shared_agent(agent: bytes) -> dict[str, Any]:
+    """The agent, for all jobs of the namespace that have the same."""
+    name = f"petctl.agent-{hashlib.sha256(agent).hexdigest()[:16]}"
+    data = {_PYZ: base64.b64encode(agent).decode()}
+    metadata = {"name": name, "labels": dict(MANAGED)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, "binaryData": data}
+
+
+def size_name(job_id: str) -> str:
+    """The ConfigMap that holds the size that was asked for last."""
+    return f"{object_name(job_id)}.size"
+
+
+def size_config(job_id: str, wanted: int) -> dict[str, Any]:
+    """How many nodes are wanted, for a coordinator that no node is left to tell it."""
+    made = _config(size_name(job_id), job_id, {"data": {"wanted": str(wanted)}})
+    return {key: value for key, value in made.items() if key != "immutable"}  # kubelets never read those again
+
+
 def code_directory(code: Mapping[str, Any]) -> str:
     """Where a node's pod has the job's code."""
     return f"{STATE}/code/{code['id'][:16]}/{code['inside']}"
@@ -223,16 +335,17 @@ def owned(manifest: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def free(manifest: dict[str, Any], namespace: str) -> dict[str, Any]:
-    """The same for another tool to create, in any order: it sleeps for no owner, and its certificate names the
-    namespace."""
+    """The same for another tool to create, in any order: it sleeps for no owner, its certificate names the namespace,
+    and no time to live deletes the one object that would own the others."""
     changed = {**manifest, "metadata": {**manifest["metadata"], "namespace": namespace}}
     if "spec" in manifest:
-        changed["spec"] = {key: value for key, value in manifest["spec"].items() if key != "suspend"}
+        changed["spec"] = {key: value for key, value in manifest["spec"].items() if key not in _OWNERS}
     return changed
 
 
 def belongings(job_id: str, coordinator: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Kind and name of everything beside the coordinator's Job, the record last: without it there is no status."""
+    """Kind and name of everything beside the coordinator's Job, the record last: without it there is no status.
+    The size is left out: only `scale` makes it, with an owner, also for a job whose other parts have none."""
     name = object_name(job_id)
     volumes = coordinator["spec"]["template"]["spec"]["volumes"]
     files = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
@@ -267,17 +380,18 @@ def _pod(
     job_id: str,
     role: str,
     wishes: Wishes,
-    words: list[str],
+    image: str,
+    command: list[str],
     files: Mapping[str, tuple[str, dict[str, Any]]],
     env: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    agent = {"configMap": {"name": agent_name(job_id), "items": _items(_PYZ)}}
+    agent = {"configMap": {"name": wishes.agent or agent_name(job_id), "items": _items(_PYZ)}}
     volumes = {"agent": (_AGENT, agent), **files, "state": (STATE, {"emptyDir": {}})}
     container: dict[str, Any] = {
         "name": "petctl",
-        "image": wishes.image,
+        "image": image,
         **({"imagePullPolicy": wishes.pull_policy} if wishes.pull_policy else {}),
-        "command": [wishes.python, ARCHIVE, *words],
+        "command": command,
         "env": list(env),
         "volumeMounts": [
             {"name": name, "mountPath": path, **({} if name == "state" else {"readOnly": True})}

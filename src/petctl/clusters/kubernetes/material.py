@@ -12,10 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.archive import agent_bytes
+from petctl.clusters.archive import small_agent_bytes
 from petctl.clusters.certificate import make_certificate
 from petctl.clusters.kubernetes import manifests as make
 from petctl.errors import Refused
+from petctl.rendezvous.joinfile import JoinFile, encode_join
 
 
 def check_stores(plan: Mapping[str, Any], home: Path) -> None:
@@ -38,12 +39,12 @@ def new_credentials(plan: Mapping[str, Any], home: Path) -> dict[str, bytes]:
     host = make.service_name(job_id, namespace)
     certificate, key, pin = make_certificate([host], [])
     token = secrets.token_hex(32)
-    join = {"job": job_id, "token": token, "pin": pin, "locator": {"dns": f"{host}:{make.PORT}"}}
+    join = JoinFile(job_id, token, pin, {"dns": f"{host}:{make.PORT}"})
     return {
         "token": token.encode(),
         "tls.crt": certificate,
         "tls.key": key,
-        "join.json": json.dumps(join).encode(),
+        "join.json": json.dumps(encode_join(join.for_nodes())).encode(),
         **_store_keys(plan["plan"]["grants"], home),
     }
 
@@ -62,10 +63,11 @@ def _store_keys(places: Mapping[str, Mapping[str, Any]], home: Path) -> dict[str
 
 
 def material(plan: Mapping[str, Any], credentials: Mapping[str, bytes | None]) -> Iterator[dict[str, Any]]:
-    """The objects that hold it. The record comes last: where it is, everything is."""
+    """The objects that hold it, but for an agent that jobs share. The record comes last: where it is, everything is."""
     job_id = plan["id"]
     yield make.secret(job_id, credentials)
-    yield make.agent_config(job_id, agent_bytes())
+    if not plan["plan"].get("agent"):
+        yield make.agent_config(job_id, small_agent_bytes(make.STATE))
     if pieces := plan["plan"]["pieces"]:
         yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes(), pieces)
     record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}

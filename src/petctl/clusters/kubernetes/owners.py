@@ -16,7 +16,7 @@ from petctl.clusters.kubernetes import elasticjobs
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Api, Items, path
 from petctl.clusters.kubernetes.asking import Asking
-from petctl.clusters.kubernetes.failures import Forbidden, NoSuchObject, ObjectExists
+from petctl.clusters.kubernetes.failures import Conflict, Forbidden, NoSuchObject, ObjectExists
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
 from petctl.clusters.kubernetes.pending import NOBODY_MAKES_IT, refusal
@@ -24,6 +24,7 @@ from petctl.errors import UsageError
 from petctl.supervision.counting import scaling
 
 Object = dict[str, Any]
+_ATTEMPTS = 5
 
 
 class Owner(ABC):
@@ -34,6 +35,11 @@ class Owner(ABC):
     def __init__(self, api: Api, namespace: str, job_id: str, found: Object, place: str) -> None:
         self._api, self._namespace, self._id = api, namespace, job_id
         self.object, self.place = found, place
+
+    @property
+    def suspended(self) -> bool:
+        """Nobody makes pods for it now."""
+        return bool(self.object["spec"].get("suspend"))
 
     @abstractmethod
     def refusal(self, role: str) -> str:
@@ -46,6 +52,26 @@ class Owner(ABC):
     @abstractmethod
     def _belongings(self) -> Iterator[str]:
         """Everything that petctl made beside it, the record last: without that there is no status."""
+
+    def share(self, manifest: Object) -> None:
+        """Makes a ConfigMap that jobs share, or becomes one more owner of it: it goes with the last of them, whoever
+        deletes that. If the server collects it meanwhile, it is made anew."""
+        name, kinds = manifest["metadata"]["name"], path("configmaps", self._namespace)
+        mine = make.owned(manifest, self.object)
+        references = {"ownerReferences": mine["metadata"]["ownerReferences"]}
+        for _ in range(_ATTEMPTS):
+            with suppress(ObjectExists):
+                self._api.create(kinds, mine)
+                return
+            with suppress(NoSuchObject):
+                found = self._api.patch(f"{kinds}/{name}", {"metadata": references}, "strategic")
+                if found.get("binaryData") != manifest["binaryData"]:
+                    raise UsageError(
+                        f"the ConfigMap {name} of {self._namespace} is not what petctl made it; "
+                        "delete it when no job uses it, and submit the job again"
+                    )
+                return
+        raise Conflict(f"the ConfigMap {name} comes and goes; submit the job again")
 
     def wake(self) -> None:
         """Everything that it needs is there."""
@@ -84,10 +110,19 @@ class JobOwner(Owner):
 
     def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
         """Tells the coordinator first: it knows the bounds, and lets the highest nodes go; then there are more or fewer
-        pods."""
+        pods. The size is kept for a coordinator that comes when all pods are lost."""
         sentence = str(asking.ask_soon(self._id, pods, "scale", wanted=wanted))
+        self._keep_size(wanted)
         self._api.patch(self._nodes, {"spec": {"parallelism": wanted, "completions": wanted}})
         return sentence
+
+    def _keep_size(self, wanted: int) -> None:
+        """Replaces it whole: whoever uses petctl may create and delete ConfigMaps, and not change them."""
+        kept = make.owned(make.size_config(self._id, wanted), self.object)
+        with suppress(NoSuchObject):
+            self._api.delete(path("configmaps", self._namespace, make.size_name(self._id)))
+        with suppress(ObjectExists):  # another scales too; the coordinator has heard both
+            self._api.create(path("configmaps", self._namespace), kept)
 
     def put_to_sleep(self, outcome: str) -> None:
         """With the nodes' Job."""

@@ -20,6 +20,7 @@ NOBODY_MAKES_IT = "its submission was cut short, so nobody makes it; cancel the 
 _REASONS = ("FailedCreate", "Hindered")  # of the Job controller, and of petctl's operator
 _TROUBLES = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")  # of the kubelet
 _BEFORE = re.compile(r"^(?:.*Error creating: )?(?:pods \S+ is forbidden: )?", re.DOTALL)  # with a name of the moment
+_LIMITS = "kubernetes: {resources: {limits: ...}} for nodes, kubernetes.coordinator for the coordinator"
 _WHERE = re.compile(r" \(the Kubernetes API server [^()]*(?:\([^()]*\))?\).*", re.DOTALL)
 
 
@@ -79,7 +80,8 @@ def refusal(api: Api, namespace: str, kind: str, name: str) -> str:
         return ""
     why = _WHERE.sub("", _BEFORE.sub("", str(told[-1].get("message") or "")))
     if "quota" in why:
-        return f"the namespace's quota does not allow its pod: {why}"
+        advice = f"; give it limits ({_LIMITS})" if "must specify limits" in why else ""
+        return f"the namespace's quota does not allow its pod: {why}{advice}"
     if "PodSecurity" in why:
         return f"the namespace's pod security does not allow its pod: {why}"
     return f"its pod cannot be made: {why}"

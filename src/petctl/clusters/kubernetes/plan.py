@@ -14,21 +14,24 @@ from typing import Any
 
 from petctl.agent.task import CHECKPOINTS, Code, encode_task
 from petctl.clusters import codestore
+from petctl.clusters.archive import small_agent_bytes
 from petctl.clusters.batchai import pin_containers, refuse_mounts_of_this_machine
+from petctl.clusters.config_keys import kubernetes_keys
 from petctl.clusters.folders import folder_names
 from petctl.clusters.jobfolders import cache_limit, folder_grants, node_folders, pin_folders
 from petctl.clusters.kubernetes import podwords
 from petctl.clusters.kubernetes.elasticjobs import elastic_job
 from petctl.clusters.kubernetes.manifests import (
-    ARCHIVE,
     MOST_CODE,
     PIECE,
     RECOVERY,
     STATE,
     Wishes,
+    agent_words,
     coordinator_job,
     node_job,
     service,
+    shared_agent,
 )
 from petctl.clusters.results import plan_results
 from petctl.clusters.stores import surroundings
@@ -37,20 +40,6 @@ from petctl.errors import UsageError
 from petctl.spec import IN_PLACE, Job, Rendezvous, job_to_dict
 from petctl.spec.folders import NONE
 from petctl.spec.pods import PodOptions
-
-_SETTINGS = (
-    "kind",
-    "name",
-    "context",
-    "kubeconfig",
-    "namespace",
-    "image",
-    "pull_policy",
-    "python",
-    "pod",
-    "operator",
-    *podwords.WORDS,
-)
 
 
 def make_plan(
@@ -61,9 +50,10 @@ def make_plan(
     settings: Mapping[str, Any],
     pinned: Mapping[str, Any] | None,
     piece: int = PIECE,
+    shares_agent: bool = True,
 ) -> dict[str, Any]:
     """The record of a job that is about to be submitted; `pinned`: the code of an earlier record; `piece`: how much of
-    the code goes into one object."""
+    the code goes into one object; `shares_agent`: whether jobs may, which somebody must add as owners of it."""
     cluster = str(settings["name"])
     _check(settings)
     refuse_mounts_of_this_machine(job.batchai, cluster)
@@ -78,7 +68,9 @@ def make_plan(
         )
     if code:
         # Links lead to files of the submitter's machine, which no pod has.
-        task = dataclasses.replace(task, code=Code(id=code["id"], inside=code["inside"], source=code["source"]))
+        size = {"files": code.get("files", 0), "bytes": code.get("bytes", 0)}
+        known = Code(id=code["id"], inside=code["inside"], source=code["source"], own=str(code.get("own", "")), **size)
+        task = dataclasses.replace(task, code=known)
     folders, grants = _folders(job, cluster, home, code, mapped)
     containers = pin_containers(job.batchai, home)
     grants.update({**folder_grants(containers), **results.grants})
@@ -96,13 +88,15 @@ def make_plan(
     )
     options = podwords.merged(podwords.options_of(settings), job.kubernetes)
     wishes = _wishes(job, settings, options)
-    prepare = podwords.preparation(options, [wishes.python, "-I", ARCHIVE], task.prepare)
+    prepare = podwords.preparation(options, agent_words(wishes), task.prepare)
     task = dataclasses.replace(task, prepare=prepare)
     config = dataclasses.replace(config_of(job), eager=task.can_be_warm, recover_within=RECOVERY)
     if podwords.queued(options) and job.rendezvous.join_timeout == Rendezvous().join_timeout:
         config = dataclasses.replace(config, join_timeout=0.0)
     pieces = 0 if store else _pieces(code, piece)
     with_operator = _with_operator(settings)
+    if not with_operator and shares_agent:
+        wishes = wishes._replace(agent=shared_agent(small_agent_bytes(STATE))["metadata"]["name"])
     if with_operator:
         objects = [podwords.labelled(elastic_job(job_id, job, wishes), options)]
     else:
@@ -129,6 +123,7 @@ def make_plan(
             "secrets": dict(job.secrets),
             "grants": grants,
             "pieces": pieces,
+            "agent": wishes.agent,  # the object that holds it, if it is not the job's own
             "max_time": job.max_time,
             "namespace": namespace,
             "numbered": not with_operator,  # whether nodes have the indices 0 to their number, and no others
@@ -139,10 +134,10 @@ def make_plan(
 
 
 def _check(settings: Mapping[str, Any]) -> None:
+    known = kubernetes_keys()
     for name in settings:
-        if name not in _SETTINGS:
-            known = ", ".join(setting for setting in _SETTINGS if setting != "name")
-            raise UsageError(f"clusters.{settings['name']} has no setting {name!r}; it has {known}")
+        if name not in known and name != "name":
+            raise UsageError(f"clusters.{settings['name']} has no setting {name!r}; it has {', '.join(known)}")
 
 
 def _with_operator(settings: Mapping[str, Any]) -> bool:
@@ -207,7 +202,7 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishe
     if not image:
         raise UsageError(
             f"a job needs an image on Kubernetes; give one with --image, or set clusters.{settings['name']}.image "
-            "in petctl.yaml. Any image with Python 3.9 or newer will do"
+            "in petctl.yaml. Any image with Python 3.9 or newer will do; for others name one that has it as agent_image"
         )
     if job.image_credentials:
         raise UsageError(
@@ -221,6 +216,7 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishe
         image=image,
         pull_policy=str(settings.get("pull_policy") or ""),
         pull_secrets=options.pull_secrets,
+        agent_image=options.agent_image,
         python=str(settings.get("python") or "python3"),
         gpus=job.gpus,
         gpu_resource=options.gpu_resource,
@@ -230,4 +226,6 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishe
             for said, patch in (("kubernetes", podwords.piece(options)), (place, own), ("pod", job.pod))
             if patch
         ],
+        coordinator=options.coordinator,
+        ttl=options.ttl_after_finished,
     )

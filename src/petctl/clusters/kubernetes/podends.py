@@ -6,6 +6,7 @@ removed is read here too. A pod that left by itself, or whose agent said why it 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from petctl.clusters.kubernetes.moments import seconds
 from petctl.clusters.kubernetes.names import CONTAINER
 
 KILLED = 137
+LONG_LIFE = 60.0
+"""Seconds: a round of all nodes that has run so long shows that they are well."""
 _OWN_LIMITS = ("exceeds the", "exceeded its")  # in a kubelet's words: the pod's limits, not the machine's
 _DISRUPTED = {
     "PreemptionByScheduler": "was preempted",
@@ -75,14 +78,24 @@ def remembered(status: Object) -> Iterator[End]:
 
 
 def explained(status: Mapping[str, Any], ends: Sequence[End]) -> dict[str, Any]:
-    """The status with the last of these in its sentence; while the job goes on, only what will happen again counts."""
-    counted = [end for end in ends if end.own or status["finished"] is not None]
+    """The status with the last of these in its sentence; while the job goes on, only what may happen again counts."""
+    going, now = status["finished"] is None, time.time()
+    counted = [end for end in ends if not going or (end.own and not _is_over(end, status, now))]
     if not counted or counted[-1].words in status["sentence"]:
         return dict(status)
     last = counted[-1]
     times = sum(end.words == last.words for end in counted)
     often = f" ({times} pods ended so)" if times > 1 else ""
     return {**status, "sentence": f"{status['sentence']}; {last.sentence}{often}"}
+
+
+def _is_over(end: End, status: Mapping[str, Any], now: float) -> bool:
+    """Did all the nodes that are wanted train for a while since?"""
+    starts = [float(row.get("started") or now) for row in status["rounds"]]
+    return any(
+        begun >= end.time and until - begun >= LONG_LIFE and len(row.get("nodes") or ()) >= status["size"]["wanted"]
+        for row, begun, until in zip(status["rounds"], starts, [*starts[1:], now], strict=False)
+    )
 
 
 def may_have_lost(status: Mapping[str, Any]) -> bool:

@@ -190,7 +190,8 @@ class Requests:
     def _headers(self) -> list[Header]:
         agent = ("User-Agent", f"petctl/{petctl.__version__}")
         kinds = ("Accept", "application/json, */*")  # logs are plain text
-        return [agent, kinds, *self._access.credentials.headers()]
+        proofs = self._access.credentials.headers() if self._access.server.startswith("https://") else []
+        return [agent, kinds, *proofs]
 
     def _keep(self, connection: Connection, answer: HTTPResponse) -> None:
         """The answer has been read: the connection serves the next request, unless the server closes it."""

@@ -23,6 +23,7 @@ CANCELLED_IN_LINE = "cancelled while it was queued"
 def bury(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
     """Makes the end of a job final: cancelled if its user wanted that, else lost. None when somebody looks after it
     after all."""
+    from petctl.agent.new_files import keep_new_files
     from petctl.supervision.records import append_event, close_status, first_status, new_event  # few jobs are buried
 
     lock = take_lock(directory.supervisor_lock)
@@ -45,6 +46,11 @@ def bury(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
                 from petctl.clusters.local.containers import remove_containers
 
                 remove_containers(record["plan"]["container"], directory.id)
+            kept = keep_new_files(str(directory.unpacked), str(directory.outputs))
+            if kept:
+                with suppress(OSError):
+                    append_event(directory.events, new_event("kept", kept))
+                status = {**status, "results": "; ".join(part for part in (status["results"], kept) if part)}
             status = close_status(status, outcome, float(outcome.get("finished", now)))
             with suppress(OSError):  # whoever looks next buries it again
                 write_json(directory.status, status, reserved=True)

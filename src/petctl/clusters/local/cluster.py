@@ -9,10 +9,10 @@ its supervisor's business.
 from __future__ import annotations
 
 import os
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,16 @@ from petctl.clusters.local import reading
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.burial import CANCELLED_IN_LINE, bury, read_record
+from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json, write_text
 from petctl.clusters.local.line import look, slots_of
 from petctl.clusters.local.lost import newest_status
 from petctl.clusters.local.removing import remove_directory
 from petctl.clusters.local.submitting import accept
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
-from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
+from petctl.rendezvous.joinfile import read_join_file, write_join_file
 from petctl.spec import Job
+from petctl.supervision.compact import unpack
 from petctl.supervision.counting import counted
 
 REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
@@ -221,12 +223,13 @@ class LocalCluster:
 
             return enter_container(container, directory, name, argv, environment, cwd)
         try:
-            code = subprocess.run(argv, cwd=cwd, env={**os.environ, **environment}, check=False).returncode
+            return run_in_foreground(argv, cwd=cwd, env={**os.environ, **environment})
         except OSError as error:
             raise UsageError(f"cannot run {argv[0]!r} in {cwd}: {error.strerror}") from None
-        return code if code >= 0 else 128 - code
 
-    def forward(self, job_id: str, port: int, local_port: int, node: str | None) -> AbstractContextManager[int]:
+    def forward(
+        self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[int]:
         """A port here that leads to a node's."""
         status = self._live(self._directory(job_id), "reached")
         row = _known_node(status, node) if node is not None else _first_node(status)
@@ -235,7 +238,7 @@ class LocalCluster:
         from petctl.clusters.proxy import forwarded
 
         place = row["address"] or "127.0.0.1", port
-        return forwarded(lambda: socket.create_connection(place, timeout=10), local_port)
+        return forwarded(lambda: socket.create_connection(place, timeout=10), local_port, tell)
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         """A join file for agents that this machine does not start itself."""
@@ -255,7 +258,7 @@ class LocalCluster:
                 raise UsageError(f"{job_id} has no coordinator yet; try again when it is no longer queued")
             host, _, port = str(place["address"]).rpartition(":")
             locator = {"address": f"{address or host}:{port}"}
-        write_join_file(path, JoinFile(job_id, join.token, join.pin, locator))
+        write_join_file(path, replace(join, locator=locator, revive=None))
 
     # -- secrets -------------------------------------------------------------------------------------------------------
 
@@ -289,7 +292,7 @@ class LocalCluster:
         """Asks the coordinator, also one that is just being replaced."""
         from petctl.rendezvous.client import ControlLink  # sockets, for the few commands that need them
 
-        join = read_join_file(directory.join)
+        join = read_join_file(directory.join).for_control(directory.token.read_text().strip())
         deadline = time.monotonic() + REVIVE_PATIENCE
         while True:
             try:
@@ -324,7 +327,7 @@ def _resumed_by(directory: JobDirectory) -> list[str]:
 
 def _known_node(status: Mapping[str, Any], name: str) -> dict[str, Any]:
     names = [row["name"] for row in status["nodes"]]
-    past = [node for past in status["rounds"] for node in past["nodes"]]
+    past = [node for past in unpack(status)["rounds"] for node in past["nodes"]]
     if name not in names and name not in past:
         known = ", ".join(names) or "none yet"
         raise NotFound(f"{status['id']} has no node {name!r}; its nodes: {known}")

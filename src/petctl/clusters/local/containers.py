@@ -1,6 +1,9 @@
 """A node in a container: the words that start one, and the removal of what is left.
 
-    podman run --rm --name petctl-JOB-NODE-N-HOME --label petctl.job=JOB ... IMAGE petctl-agent.pyz join ...
+    podman run --rm --name petctl-JOB-NODE-N-HOME --label petctl.job=JOB ... IMAGE python petctl-agent.pyz join ...
+
+The agent's Python is not the image's: it is a copy of petctl's own, mounted read-only (agent/python_copy.py). So it
+does not matter which Python an image has, or whether it has one.
 
 A container is for its image, not for walls: it has the network, the processes and the shared memory of the machine, so
 process ids, locks, signals and sweeps are as they are without one, and so are NCCL and CUDA between nodes. Directories
@@ -23,12 +26,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from petctl.agent.native import words_of
+from petctl.agent.python_copy import copy_name
 from petctl.clusters.local.engines import DOCKER, Engine, last_words
+from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.gpus import device_words, inside_container
 from petctl.clusters.local.jobdir import JobDirectory, write_json
 from petctl.errors import UsageError
 
-PYTHON = "python3"
 JOB, NODE = "petctl.job", "petctl.node"
 HOME = "petctl.home"  # stands for the job's directory: another $PETCTL_HOME may have a job of the same id
 _REMOVAL_TAKES = 60.0
@@ -38,6 +43,10 @@ import json, os, sys
 with open(sys.argv[1]) as file:
     wish = json.load(file)
 os.unlink(sys.argv[1])
+with open("/proc/self/environ", "rb") as file:
+    given = file.read().split(bytes(1))
+if not any(entry.startswith(b"LC_CTYPE=") for entry in given):
+    os.environ.pop("LC_CTYPE", None)  # this Python has set it, to what the image may not know
 os.environ.update(wish["env"])
 try:
     os.chdir(wish["cwd"])
@@ -53,6 +62,7 @@ def container_plan(
 ) -> dict[str, Any]:
     """What a job's record says of its containers: the words that are the same for all nodes, and no secret."""
     cache = directory.home / "cache" / "images" / sha256(image.encode()).hexdigest()[:16]
+    python = str(directory.home / "cache" / "python" / copy_name())
     made = [str(directory.path), str(cache)]
     environment = {"PETCTL_CACHE": str(cache)}
     if os.getuid() != 0 and not (engine.kind == DOCKER and engine.rootless):
@@ -65,7 +75,8 @@ def container_plan(
         *_limits(),
         *(word for name, value in environment.items() for word in ("--env", f"{name}={value}")),
         *(word for path in _outermost([*made, *places]) for word in ("--mount", _bind(path))),
-        *("--workdir", "/", "--entrypoint", PYTHON),
+        *("--mount", f"{_bind(python)},readonly"),
+        *("--workdir", "/", "--entrypoint", words_of(python)[0]),
     ]
     return {
         "engine": engine.program,
@@ -73,6 +84,7 @@ def container_plan(
         "home": sha256(str(directory.path).encode()).hexdigest()[:8],
         "image": image,
         "credentials": secret,
+        "python": python,
         "made": [*made, *(path for path in places if not Path(path).exists())],
         "run": run,
         "options": list(options),
@@ -91,17 +103,13 @@ def container_argv(
         *("--label", f"{HOME}={container['home']}"),
         *device_words(container["kind"], devices),
         *container["options"],
-        *(container["image"], str(directory.agent), *inside),
+        *(container["image"], *words_of(container["python"])[1:], str(directory.agent), *inside),
     ]
 
 
 def why_not_started(container: Mapping[str, Any], code: int, said: bytes) -> str:
     """The sentence for a container that ended before its agent had joined."""
     image, words = container["image"], last_words(said) or f"exit code {code}"
-    if code == 127 and PYTHON in words:
-        return f"the image {image} has no {PYTHON}, and the agent needs Python 3.9 or newer in it ({words})"
-    if "this needs Python" in words:
-        return f"the image {image} has too old a {PYTHON}: {words}"
     return f"{Path(container['engine']).name} cannot run a node in the image {image}: {words}"
 
 
@@ -136,11 +144,11 @@ def enter_container(
     write_json(wish, {"argv": argv, "env": env, "cwd": cwd}, mode=0o600)
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []
     try:
-        words = [container["engine"], "exec", "-i", *terminal, found[0], PYTHON, "-c", _ENTER, str(wish)]
-        code = subprocess.run(words, check=False).returncode
+        words = [container["engine"], "exec", "-i", *terminal, found[0], *words_of(container["python"])]
+        words += ["-c", _ENTER, str(wish)]
+        return run_in_foreground(words)
     finally:
         wish.unlink(missing_ok=True)
-    return code if code >= 0 else 128 - code
 
 
 class _Failed(Exception):

@@ -20,6 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from petctl.agent.owner_only import make_private_directory
 from petctl.clusters.base import KINDS, AlreadyExists
 from petctl.clusters.config import cluster_settings
 from petctl.clusters.local import fleet_mounts, fleet_setup
@@ -53,7 +54,7 @@ def create(home: Path, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     _remove_abandoned(home)
     draft = FleetDirectory(home, f".new-{secrets.token_hex(6)}")
     try:
-        draft.path.mkdir(parents=True, mode=0o700)
+        make_private_directory(draft.path)
         fleet_mounts.link(draft, checked)
         write_spec(draft, checked)
         _give_name(draft, FleetDirectory(home, name))

@@ -1,4 +1,5 @@
-"""Getting a job's image before its first node: once for all of them, in the engine's own words where it fails.
+"""Getting a job's image, and the agents' Python, before its first node: once for all of them, in the engine's own words
+where it fails.
 
 A registry's credentials are a secret of petctl's: they are in a file that only the engine reads, for as long as it
 pulls, never among its words. Standard library only: the supervisor uses it.
@@ -15,6 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
+from petctl.agent.alone import alone
+from petctl.agent.owner_only import make_private_directory
+from petctl.agent.python_copy import CannotCopy, fill
 from petctl.clusters.local.engines import DOCKER, last_words
 from petctl.clusters.local.jobdir import JobDirectory, write_json
 from petctl.clusters.local.secrets import secret_values
@@ -31,8 +35,13 @@ async def fetch_image(
     """Makes sure that this machine has the image; how the job ends if it cannot be had. It may be cancelled."""
     engine, image = container["engine"], container["image"]
     try:
+        await asyncio.get_running_loop().run_in_executor(None, bring_python, Path(container["python"]))
+    except (CannotCopy, OSError) as error:
+        words = f"petctl's own Python cannot be copied for the nodes to {container['python']}: {error}"
+        return Outcome(ENDED_FAILED, ENGINE_FAILED, words)
+    try:
         for path in container["made"]:
-            Path(path).mkdir(parents=True, exist_ok=True)
+            make_private_directory(path)
         code, _ = await _run([engine, "image", "inspect", image])
         if code == 0:
             return None
@@ -50,9 +59,27 @@ async def fetch_image(
     return None
 
 
+def bring_python(directory: Path) -> None:
+    """Makes the copy of petctl's own Python that agents run under, unless it is there; no process sees a part of it."""
+    if directory.is_dir():
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with alone(f"{directory}.lock"):
+        if directory.is_dir():
+            return
+        draft = directory.with_name(directory.name + ".draft")
+        shutil.rmtree(draft, ignore_errors=True)
+        try:
+            fill(draft)
+            draft.rename(directory)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+
 def _with_credentials(container: Mapping[str, Any], directory: JobDirectory) -> list[str]:
     """The words that pull the image, after a file with what opens its registry was written for them."""
     engine, image = container["engine"], container["image"]
+    image = full_name(image) if container["kind"] != DOCKER else image
     if not container["credentials"]:
         return [engine, "pull", image]
     value = secret_values(directory.home, {"image_credentials": container["credentials"]})["image_credentials"]
@@ -87,10 +114,22 @@ def registry_config(image: str, secret: str) -> dict[str, Any]:
     return {"auths": dict.fromkeys(_registries(image), entry)}
 
 
+def full_name(image: str) -> str:
+    """The name with its registry: Docker Hub where it names none, as docker understands it. Podman only knows short
+    names that its configuration explains, and as it is installed that explains few; images it has it finds by both."""
+    first, slash, _ = image.partition("/")
+    if _is_registry(first, slash):
+        return image
+    return f"{DOCKER_HUB[0]}/{image if slash else f'library/{image}'}"
+
+
+def _is_registry(first: str, slash: str) -> bool:
+    return bool(slash) and ("." in first or ":" in first or first == "localhost")
+
+
 def _registries(image: str) -> tuple[str, ...]:
     first, slash, _ = image.partition("/")
-    named = slash and ("." in first or ":" in first or first == "localhost")
-    return (first,) if named and first not in DOCKER_HUB else DOCKER_HUB
+    return (first,) if _is_registry(first, slash) and first not in DOCKER_HUB else DOCKER_HUB
 
 
 def _context(theirs: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from petctl.clusters.local.room import fill_spare, no_room_for, set_aside, spare_of, write_over
-from petctl.errors import NoRoom, is_no_room
+from petctl.errors import InternalError, NoRoom, is_no_room
 
 LOCK_ATTEMPTS = 10
 LOCK_PAUSE = 0.01  # a reader asking "is it held?" holds a lock for microseconds; that must not turn its owner away
@@ -238,10 +238,21 @@ def raise_epoch(directory: JobDirectory) -> int:
     """The next epoch, durable before it is used; the caller holds the supervisor's lock."""
     try:
         epoch = int(directory.epoch.read_text()) + 1
-    except (FileNotFoundError, ValueError):
+    except FileNotFoundError:
+        if directory.coordinator.exists():
+            raise _no_epoch(directory, "is missing") from None
         epoch = 1
+    except (OSError, ValueError) as error:
+        raise _no_epoch(directory, f"cannot be read ({error})") from None
     write_text(directory.epoch, f"{epoch}\n", durable=True, reserved=True)
     return epoch
+
+
+def _no_epoch(directory: JobDirectory, why: str) -> InternalError:
+    return InternalError(
+        f"{directory.epoch} {why}: without it nobody can tell which supervisor of {directory.id} is the newest. "
+        f"Write the highest epoch in {directory.events} there, or end the job: petctl cancel --kill {directory.id}"
+    )
 
 
 def sync_directory(path: Path) -> None:

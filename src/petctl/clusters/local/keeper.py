@@ -17,7 +17,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from petctl.clusters.local.argv import node_argv
 from petctl.clusters.local.jobdir import JobDirectory
@@ -84,7 +84,7 @@ class NodeKeeper:
         for name in self.directory.node_names():
             if self.directory.node_alive(name):
                 self._keep(LocalNode(name, wanted=name in names))
-        self.step(Roster(tuple(self.nodes)))
+        self.step(Roster((*self.nodes, *self._guests())))
 
     def want(self, names: Sequence[str], patience: float = START_PATIENCE) -> None:
         """Makes these the nodes to keep; others are kept no longer, and end when the coordinator releases them."""
@@ -136,6 +136,11 @@ class NodeKeeper:
             for node in self.nodes.values()
         }
 
+    def _guests(self) -> List[str]:
+        """Members of the last round that joined by hand: only they themselves can tell whether they live."""
+        own = set(self.directory.node_names())
+        return [name for name in self.recorder.history.members if name not in own]
+
     # -- one node's life -----------------------------------------------------------------------------------------------
 
     def _keep(self, node: LocalNode) -> None:
@@ -147,7 +152,7 @@ class NodeKeeper:
         again = False
         try:
             while await self._adopt_or_start(node, again):
-                self.step(Roster(tuple(other.name for other in self.nodes.values() if other.pid)))
+                self.step(Roster((*(other.name for other in self.nodes.values() if other.pid), *self._guests())))
                 node.sentence = "cleaning up"
                 await self._clean_up(node)
                 again = True

@@ -73,7 +73,7 @@ def make_plan(
     if shared:
         task = dataclasses.replace(task, env={"PETCTL_CLUSTER_MOUNTS": shared[0], **task.env})
     if code:
-        task = dataclasses.replace(task, cwd="", code=_code(code, directory))
+        task = dataclasses.replace(task, cwd=_own_directory(job, code, mapped), code=_code(code, directory))
     folders: list[dict[str, Any]] = []
     grants: dict[str, dict[str, Any]] = {}  # what nodes may ask the coordinator to sign for
     if mapped:
@@ -178,7 +178,11 @@ def _container(
     from petctl.clusters.local.containers import container_plan
     from petctl.clusters.local.engines import engine_options, find_engine
 
-    places = [task.cwd, *task.code.links.values(), *(folder.directory for folder in task.folders)]
+    places = [
+        task.cwd if Path(task.cwd).is_dir() else "",
+        *task.code.links.values(),
+        *(folder.directory for folder in task.folders),
+    ]
     places += [mount.get("directory", "") for mount in task.batchai.get("mounts", ())]
     places += [*shared, task.folder_cache, *(str(grant["location"]) for grant in grants.values())]
     places += _batchai_places(task.batchai)
@@ -204,6 +208,12 @@ def _made_inside(results: Mapping[str, Any]) -> list[str]:
     return [str(place.relative_to(root)) for place in places if place != root and place.is_relative_to(root)]
 
 
+def _own_directory(job: Job, code: Mapping[str, Any], mapped: Sequence[str]) -> str:
+    """The user's directory, in which workers run; empty: they run in the snapshot, which has all that they open."""
+    own = "" if mapped or job.batchai else str(code.get("work", ""))
+    return own if Path(own).is_dir() else ""
+
+
 def _code(record: Mapping[str, Any], directory: JobDirectory) -> Code:
     return Code(
         id=record["id"],
@@ -211,5 +221,8 @@ def _code(record: Mapping[str, Any], directory: JobDirectory) -> Code:
         directory=str(directory.unpacked),
         inside=record["inside"],
         source=record["source"],
+        files=record.get("files", 0),
+        bytes=record.get("bytes", 0),
         links=dict(record["links"]),
+        own=str(record.get("own", "")),
     )

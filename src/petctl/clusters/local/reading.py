@@ -19,6 +19,7 @@ from petctl.agent.logs import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.jobdir import JobDirectory, read_json
 from petctl.clusters.local.lost import newest_status
+from petctl.clusters.own_paths import own_paths
 from petctl.errors import PetctlError
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
@@ -71,6 +72,7 @@ def read_events(directory: JobDirectory, follow: bool) -> Iterator[dict[str, Any
 def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
     """What the workers wrote, line by line; with `follow` until the job has ended and everything is out."""
     nodes = _NodeOf(directory)
+    shown = own_paths((read_json(directory.job) or {}).get("code") or {}, str(directory.unpacked))
     # The end of what the workers wrote is in the newest round; those before it have ends of their own.
     least = 0 if wanted.tail is None or wanted.round is not None else _newest_round(directory)
 
@@ -86,7 +88,7 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
 
     def lines(name: LogName, data: bytes) -> Iterator[LogLine]:
         round_, rank, stream = name
-        node = nodes(name)
+        node, data = nodes(name), shown(data) if stream == "err" else data
         if wanted.blocks:
             yield LogLine(round_, rank, stream, data, node)
             return

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping
 
+from petctl.agent.owner_only import make_private_directory
 from petctl.clusters.local.jobdir import write_json
 from petctl.errors import NotFound, UsageError
 
@@ -66,7 +67,7 @@ def _read(home: Path) -> Dict[str, str]:
 
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
-    home.mkdir(parents=True, exist_ok=True)
+    make_private_directory(home)
     descriptor = os.open(home / "secrets.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

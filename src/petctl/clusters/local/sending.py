@@ -12,8 +12,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
+from petctl.agent.new_files import keep_new_files
 from petctl.clusters.local.jobdir import JobDirectory
 from petctl.errors import PetctlError
+from petctl.rendezvous.calls import Call
 from petctl.supervision.signing import Signing
 
 if TYPE_CHECKING:
@@ -39,24 +41,25 @@ class Sending:
     ) -> None:
         self._directory, self._task = directory, record["plan"]["task"]
         self._places: Mapping[str, Mapping[str, Any]] = record["plan"].get("grants") or {}
-        self._changed = changed
+        self._event, self._changed = event, changed
         self._signing = Signing(self._current, event, changed)
         self._grants: Optional[CurrentGrants] = None
         self._given_up = threading.Event()
         self.busy = False
+        self._kept = ""  # what the job wrote beside its code, once it is among the results
 
     @property
     def wanted(self) -> bool:
         """Does this job send anything?"""
         return bool(self._task.get("results") or self._task.get("folders"))
 
-    def calls(self) -> Dict[str, Callable[..., object]]:
+    def calls(self) -> Dict[str, Call]:
         """What nodes may ask."""
         return self._signing.calls() if self._places else {}
 
     def sentence(self) -> str:
-        """Why something is not sent, for the status; empty when all is well."""
-        return self._signing.sentence()
+        """Why something is not sent, and what was moved to the results, for the status."""
+        return "; ".join(part for part in (self._signing.sentence(), self._kept) if part)
 
     def give_up(self) -> None:
         """The user does not want to wait for it."""
@@ -64,6 +67,9 @@ class Sending:
 
     async def send_the_rest(self) -> None:
         """What nodes that were killed have left in this machine's directories. Nobody else may be sending by now."""
+        self._kept = keep_new_files(str(self._directory.unpacked), str(self._directory.outputs))
+        if self._kept:
+            self._event("kept", self._kept)
         if not self.wanted or not self._places:
             return
         self.busy = True

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Protocol
 
+from petctl.agent.owner_only import make_private_directory, make_private_file
 from petctl.clusters.local.processes import boot_id
 from petctl.clusters.local.turn import Claim, Decision, Fate, decide, growth
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError
@@ -226,9 +227,10 @@ class Slots:
 
     def _make_room(self) -> None:
         if self.capacity is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_directory(self.path.parent)
         elif not self.path.parent.is_dir():
             raise self._deleted()
+        make_private_file(self.path)
 
     def _make(self, database: sqlite3.Connection) -> None:
         """A file that is new, was removed by hand, is of an older petctl or from before a restart of the machine."""

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from petctl.agent.owner_only import make_private_directory
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.addresses import is_address, is_loopback
 from petctl.clusters.local.argv import supervisor_argv
@@ -32,7 +33,7 @@ ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed s
 def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
     """The job is accepted once it has its directory; AlreadyExists when there is one."""
     jobs, line = directory.path.parent, line_of(directory.home, plan["cluster"])
-    jobs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private_directory(jobs)
     _remove_abandoned(jobs)
     if directory.path.exists():
         with suppress(PetctlError):  # its first submitter may have been killed before it could start it
@@ -77,7 +78,8 @@ def _write(draft: Path, final: JobDirectory, plan: Mapping[str, Any]) -> None:
     # From inside a container nobody can start one: whoever looks at the job does (lost.py).
     argv = supervisor_argv(final) if not container else ["true"]
     revive = {"argv": argv, "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
-    write_join_file(here.join, JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive))
+    join = JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive)
+    write_join_file(here.join, join.for_nodes())
     if plan["code"]:
         # A link: the archive lives as long as one job needs it, and many jobs cost one.
         os.link(plan["code"]["archive"], here.code)

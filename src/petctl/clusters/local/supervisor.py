@@ -20,9 +20,8 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
-from petctl.agent.lingering import NOTE
 from petctl.clusters.local.allotment import Allotment
 from petctl.clusters.local.burial import CANCELLED_IN_LINE
 from petctl.clusters.local.gpus import gpu_options
@@ -34,6 +33,7 @@ from petctl.clusters.local.jobdir import (
     write_once,
 )
 from petctl.clusters.local.keeper import REPLACE_PATIENCE, START_PATIENCE, NodeKeeper
+from petctl.clusters.local.last_nodes import LAST_PATIENCE, until_gone
 from petctl.clusters.local.line import look
 from petctl.clusters.local.listening import encryption, open_port
 from petctl.clusters.local.processes import sweep
@@ -43,6 +43,7 @@ from petctl.clusters.local.sending import Sending
 from petctl.clusters.local.standby import CROWDED_DELAY, DELAY, FIRST_DELAY, OPTION, Standby
 from petctl.clusters.local.starting import LOCK_OPTION, take_over
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.rendezvous.calls import FLAG, WHOLE, Call
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 QUEUE_STEP = 0.2  # seconds between two looks of the head of the line
 GROW_STEP = 1.0  # ... and of every job that runs, for slots that it may take and for others that are due
 RECOVERY = 15.0  # until a round goes on without a node that lives and has not found the new supervisor
-LAST_PATIENCE = 10.0  # beyond the grace: then nodes that do not go are killed
 
 log = logging.getLogger("petctl.supervisor")
 
@@ -79,6 +79,7 @@ class Supervisor:
         self.fewer = asyncio.Event()  # a node has gone
         self.kill_wanted = False
         self.going_back = False  # into the line: its cluster needs the nodes
+        self.deposed = False  # a newer supervisor coordinates the job
 
     async def run(self) -> None:
         """The whole life; returns when nothing of the job is left, or when it is not at the head of the line."""
@@ -143,8 +144,12 @@ class Supervisor:
         machine = ObservedCoordinator(
             config, loop.time(), secrets.token_hex(8), self.epoch, fresh, self.outcome, memory
         )
-        control: Dict[str, Callable[..., object]] = {"scale": self._scale, "cancel": self._cancel, "code": self._code}
-        control.update(self.sending.calls())
+        control = {
+            "scale": Call(self._scale, {"wanted": WHOLE}),
+            "cancel": Call(self._cancel, takes={"kill": FLAG}),
+            "code": Call(self._code, {"offset": WHOLE, "size": WHOLE}, nodes=True),
+            **self.sending.calls(),
+        }
         tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
         self.server = CoordinatorServer(machine, token, welcome, self._record, self._on_effect, control, tls, binding)
@@ -172,10 +177,13 @@ class Supervisor:
 
             for task in watch:
                 task.cancel()
-            back_into_the_line(self)
+            if self.deposed:  # the nodes are another supervisor's by now; a standby would only take them back
+                self.standby.dismiss()
+            else:
+                back_into_the_line(self)
             self.server.close()
             return
-        await self._until_gone()
+        await until_gone(self)
         await self.sending.send_the_rest()
         for task in watch:
             task.cancel()
@@ -219,6 +227,9 @@ class Supervisor:
             if effect.kind == "running" and self.machine is not None:
                 data["members"] = members_of(self.machine)
             self.recorder.event(effect.kind, effect.sentence, **data)
+            if effect.kind == "deposed":
+                self.deposed = True
+                self.over.set()
             wanted = self.allotment.wanted
             if effect.kind in ("continued", "round") and self.machine and self.machine.wanted != wanted:
                 # The wish was written down, but the last supervisor died before the nodes heard of it.
@@ -348,38 +359,6 @@ class Supervisor:
     def _results(self) -> str:
         return "; ".join(part for part in (results_place(self.record), self.sending.sentence()) if part)
 
-    async def _until_gone(self) -> None:
-        """Nodes end by themselves when they hear of the close; those that do not are killed."""
-        patience = self.plan["task"]["grace"] + LAST_PATIENCE
-        while not self.keeper.empty.is_set():
-            try:
-                await asyncio.wait_for(self.keeper.empty.wait(), patience)
-            except asyncio.TimeoutError:
-                if self._some_send():
-                    continue  # they give up by themselves when nothing moves any more
-                self.recorder.event("node", f"nodes that did not end within {patience:g} s are killed")
-                self.keeper.kill()
-                await self.keeper.empty.wait()
-        if self.sending.wanted:
-            await self._until_others_gone(patience)
-
-    async def _until_others_gone(self, patience: float) -> None:
-        """Nodes that joined by themselves need this coordinator until their results are up."""
-        assert self.machine is not None
-        loop = asyncio.get_running_loop()
-        end = loop.time() + patience
-        while self.machine.nodes and not self.kill_wanted and (loop.time() < end or self._some_send()):
-            self.fewer.clear()
-            try:
-                await asyncio.wait_for(self.fewer.wait(), max(1.0, end - loop.time()))
-            except asyncio.TimeoutError:
-                pass
-
-    def _some_send(self) -> bool:
-        assert self.machine is not None
-        nodes = self.machine.nodes.values()
-        return not self.kill_wanted and any(node.connected and node.report.note == NOTE for node in nodes)
-
     def _bow_out(self) -> None:
         assert self.outcome is not None
         sweep(self.directory.id, self.directory.nodes)
@@ -391,6 +370,8 @@ class Supervisor:
                 self.recorder.event("node", why_not)
         due = self.allotment.leave()
         outcome = read_json(self.directory.outcome) or {}
+        if self.machine is not None:  # it has seen the last node go: the grace is part of the job's time
+            outcome["finished"] = time.time()
         self.recorder.finish(outcome, float(outcome.get("finished", self.finished)), results=self._results())
         self.allotment.line.start(due)
         self.standby.dismiss()  # last: it goes on with whatever a killed supervisor has left undone

@@ -65,6 +65,11 @@ def test_one_connection_with_tls_serves_many_requests(made: Certificate) -> None
         assert set(server.requests) == {f"GET {PODS}?fieldSelector=a%3Db%2Cc%3Dd"}
 
 
+def test_no_token_goes_over_a_connection_without_tls(made: Certificate) -> None:
+    with serving(hello) as server, Api(access_to(url_of(server, "http"))) as api:
+        assert api.get(PODS)["token"] is None
+
+
 def test_each_thread_at_work_has_its_own_connection(made: Certificate) -> None:
     together = threading.Barrier(4, timeout=WITHIN)
 
@@ -418,7 +423,7 @@ class Changing(Nobody):
         return True
 
 
-def test_credentials_that_have_expired_are_made_anew_once() -> None:
+def test_credentials_that_have_expired_are_made_anew_once(made: Certificate) -> None:
     good = "Bearer token-2"
 
     def script(handler: Handler) -> None:
@@ -427,18 +432,18 @@ def test_credentials_that_have_expired_are_made_anew_once() -> None:
         else:
             handler.refuse(401, "Unauthorized", "Unauthorized")
 
-    with serving(script) as server:
-        with Api(access_to(url_of(server), credentials=Credentials(identity=Changing()))) as api:
+    with serving(script, made) as server:
+        with Api(access_to(url_of(server, "https"), made, credentials=Credentials(identity=Changing()))) as api:
             assert api.get(PODS)["ok"]
         good = "Bearer never"
         with (
-            Api(access_to(url_of(server), credentials=Credentials(identity=Changing()))) as api,
+            Api(access_to(url_of(server, "https"), made, credentials=Credentials(identity=Changing()))) as api,
             pytest.raises(failures.Unauthorised, match="log in again"),
         ):
             api.get(PODS)
         assert len(server.requests) == 4
         with pytest.raises(failures.Unauthorised):
-            Api(access_to(url_of(server))).get(PODS)
+            Api(access_to(url_of(server, "https"), made)).get(PODS)
         assert len(server.requests) == 5, "a fixed token does not get better"
 
 

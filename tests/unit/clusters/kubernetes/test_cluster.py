@@ -20,7 +20,14 @@ from petctl.clusters.kubernetes import following, logs, looking
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
-from petctl.clusters.kubernetes.failures import Forbidden, Gone, KubernetesError, NoSuchObject, ServerUnreachable
+from petctl.clusters.kubernetes.failures import (
+    Forbidden,
+    Gone,
+    KubernetesError,
+    NoSuchObject,
+    ObjectExists,
+    ServerUnreachable,
+)
 from petctl.clusters.kubernetes.names import ID, ROLE
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
 from petctl.jobs.status import status_from
@@ -55,7 +62,13 @@ class Server:
     def __init__(self) -> None:
         self.access = SimpleNamespace(namespace=NAMESPACE)
         self.objects: dict[str, dict[str, Any]] = {
-            COORDINATOR: {"metadata": {"annotations": {ID: JOB}}, "spec": {}, "status": {}},
+            COORDINATOR: {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": f"{JOB}-coordinator", "uid": "1", "annotations": {ID: JOB}},
+                "spec": {},
+                "status": {},
+            },
             NODES: {"metadata": {}, "spec": {}},
             f"{MAPS}/{JOB}": {"data": {"job.json": json.dumps(RECORD)}},
         }
@@ -96,7 +109,15 @@ class Server:
     def log(self, namespace: str, pod: str, container: str, tail: int) -> Iterator[bytes]:
         raise NoSuchObject(f"the log of {pod} is gone")
 
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        place = f"{path}/{body['metadata']['name']}"
+        if place in self.objects:
+            raise ObjectExists(f"{place} exists")
+        self.objects[place] = body
+        return body
+
     def delete(self, path: str) -> None:
+        self.get(path)
         del self.objects[path]
 
     def watch(self, path: str, selector: str, version: str, timeout: float) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -152,7 +173,7 @@ def coordinator(phase: str = "Running", name: str = "c-0-a", **more: str) -> Pod
 
 def answers(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, *what: Any) -> Coordinator:
     made = Coordinator(*what)
-    monkeypatch.setattr(cluster._asking, "join_file", lambda job_id: None)
+    monkeypatch.setattr(cluster._asking, "join_file", lambda job_id, control=False: None)
     monkeypatch.setattr("petctl.rendezvous.client.ControlLink", lambda *words, **more: made)
     return made
 
@@ -317,10 +338,12 @@ def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: Kubernetes
     ended.object["status"] = killed().object["status"]
     server.objects[COORDINATOR]["status"] = {"failed": 1}
     server.pods = [ended]
-    waiting = "its coordinator is being replaced, and its workers go on meanwhile"
+    waiting = "its coordinator is being replaced, and no node runs meanwhile"
     assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}"
     server.pods.append(coordinator("Pending", "c-0-b", creationTimestamp="2026-01-02T03:06:00Z"))
     assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}; c-0-b is being created"
+    server.pods.append(Pod("n-0-a", 0))
+    assert cluster.status(JOB)["sentence"].startswith("its coordinator is being replaced, and its workers go on")
 
 
 # -- watch -------------------------------------------------------------------------------------------------------------
@@ -418,6 +441,18 @@ def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancell
     assert cluster.status(JOB)["state"] == "cancelled"
 
 
+def test_a_job_that_was_just_suspended_is_cancelled_from_outside_though_its_coordinator_answers(
+    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pods = [coordinator(deletionTimestamp="now")]
+    server.objects[COORDINATOR]["spec"]["suspend"] = True
+    link = answers(cluster, monkeypatch, "is being cancelled")
+    assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"
+    assert not link.calls
+    server.pods = []
+    assert cluster.status(JOB)["state"] == "cancelled"
+
+
 def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_removed(
     cluster: KubernetesCluster, server: Server
 ) -> None:
@@ -442,6 +477,10 @@ def test_a_scale_waits_for_the_coordinators_replacement_and_then_changes_the_pod
     assert cluster.scale(JOB, 3) == "from 2 to 3"
     assert len(link.calls) == 2
     assert server.objects[NODES]["spec"] == {"parallelism": 3, "completions": 3}
+    for size in (2, 3):  # for a coordinator that no node is left to tell it
+        cluster.scale(JOB, size)
+        kept = server.objects[f"{MAPS}/{JOB}.size"]
+        assert kept["data"] == {"wanted": str(size)} and kept["metadata"]["ownerReferences"][0]["uid"] == "1"
 
 
 def test_a_scale_that_is_refused_changes_no_pods(
@@ -507,3 +546,22 @@ def test_the_code_of_a_job_that_was_submitted_elsewhere_is_brought_here(
     server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"]}
     assert cluster.record(JOB)["code"]["archive"] == found  # it is here now
     assert base64.b64decode(pieces[0]["binaryData"]["piece"]) in archive.read_bytes()
+
+
+@pytest.mark.parametrize("identity", ["../../secrets", "", None, "A" * 64])
+def test_the_id_of_code_in_a_record_is_checked_before_it_becomes_a_path(
+    cluster: KubernetesCluster, server: Server, identity: object
+) -> None:
+    record = {**RECORD, "code": {"id": identity, "archive": "/etc/hostname", "inside": "", "source": "x"}}
+    server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps(record)}}
+    with pytest.raises(UsageError, match="is not the id of a snapshot"):
+        cluster.record(JOB)
+
+
+def test_a_record_cannot_name_a_file_of_this_machine_as_its_code(
+    cluster: KubernetesCluster, server: Server, tmp_path: Path
+) -> None:
+    (tmp_path / "private").write_text("key")
+    code = {"id": "0" * 64, "archive": str(tmp_path / "private"), "inside": "", "source": "x"}
+    server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps({**RECORD, "code": code})}}
+    assert cluster.record(JOB)["code"]["archive"] == str(tmp_path / "bundles" / f"{'0' * 64}.tar.gz")

@@ -257,3 +257,28 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     user = {"token": "sesame", "client-key-data": encoded(KEY), "client-certificate-data": encoded(PEM)}
     shown = repr(find_access(written(tmp_path / "config", config(user=user))))
     assert "sesame" not in shown and "KEY" not in shown and "work" in shown
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"token": "t0"},
+        {"username": "ann", "password": "p"},
+        {"tokenFile": "token"},
+        {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}},
+    ],
+)
+def test_nobody_proves_who_one_is_without_tls(tmp_path: Path, user: dict[str, Any]) -> None:
+    settings = written(tmp_path / "config", config({"server": "http://big.example:8080"}, user))
+    with pytest.raises(UsageError, match=r"cluster\.server is 'http://big\.example:8080': .* make it https://"):
+        find_access(settings)
+    for here in ("http://127.0.0.1:8001", "http://localhost:8001", "http://[::1]:8001"):  # kubectl proxy
+        found = find_access(written(tmp_path / "config", config({"server": here}, user)))
+        assert headers(found) == {} and not found.credentials.any
+    for elsewhere in ("http://127.0.0.1.example:8001", "http://localhost.example"):
+        with pytest.raises(UsageError, match="make it https"):
+            find_access(written(tmp_path / "config", config({"server": elsewhere}, user)))
+
+
+def test_a_server_without_tls_can_be_used_by_nobody_in_particular(tmp_path: Path) -> None:
+    assert find_access(written(tmp_path / "config", config({"server": "http://big.example"}))).server

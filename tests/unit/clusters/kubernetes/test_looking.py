@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
 
+from petctl.clusters.archive import OLD_PYTHON
 from petctl.clusters.kubernetes import looking
 from petctl.clusters.kubernetes.names import ID
 from petctl.jobs.status import status_from
@@ -177,14 +179,27 @@ def test_a_job_without_a_pod_yet_is_starting() -> None:
         ({**job(), "status": {"failed": 1}}, []),
         (job(), [pod("c-0-a", 1, "Running", {"running": {}}, deletionTimestamp="2026-01-02T03:05:00Z")]),
         (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "2"})]),
+        (job(), [pod("c-1-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "0", looking.PLACE: "1"})]),
         (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "0", looking.IGNORED: "1"})]),
     ],
 )
 def test_a_job_whose_coordinator_is_being_replaced_is_not_starting(
     coordinator: dict[str, Any], pods: list[dict[str, Any]]
 ) -> None:
-    state, sentence = waiting(coordinator, *pods)
-    assert (state, sentence) == ("recovering", "its coordinator is being replaced, and its workers go on meanwhile")
+    going = pod("n-2", 1, "Running", deletionTimestamp="2026-01-02T03:05:00Z")
+    ended = [pod("n-0", 1, "Failed"), pod("n-1", 1, "Pending"), going]
+    fenced = pod("n-3", 1, "Running")
+    fenced["status"]["conditions"] = [condition("Ready", "False")]
+    idle, alive = [*ended, fenced], [*ended, fenced, pod("n-4", 1, "Running")]
+    for nodes, meanwhile in (
+        ([], "no node runs"),
+        (ended, "no node runs"),
+        (idle, "its nodes wait"),
+        (alive, "its workers go on"),
+    ):
+        status = status_from(looking.waiting_status(RECORD, coordinator, pods, nodes=partial(list, nodes)))
+        assert status.state == "recovering"
+        assert status.sentence == f"its coordinator is being replaced, and {meanwhile} meanwhile"
 
 
 def test_a_replacement_that_cannot_start_says_why() -> None:
@@ -203,6 +218,20 @@ def test_a_coordinator_that_could_not_start_keeps_its_reason_while_the_next_is_m
     assert waiting({**job(), "status": {"failed": 1}}, *pods[1:]) == ("starting", why)  # no worker is at work
     running = pod("c-0-b", 9, "Running", {"running": {}})
     assert waiting(job(), running, pods[1]) == ("starting", "waiting: its coordinator is starting")
+
+
+@pytest.mark.parametrize(
+    "reason, message",
+    [
+        ("StartError", 'exec: "python3": executable file not found in $PATH: unknown'),
+        ("Error", f"{OLD_PYTHON} 3.9 or newer, and here is 3.6\n"),
+    ],
+)
+def test_an_image_without_a_python_for_the_agent_is_told_of_with_what_to_do(reason: str, message: str) -> None:
+    ended = pod("c-0-a", 1, "Failed", {"terminated": {"reason": reason, "exitCode": 1, "message": message}})
+    state, sentence = waiting({**job(), "status": {"failed": 1}}, ended)
+    assert state == "starting" and f"cannot start: {message.strip()}; " in sentence
+    assert sentence.endswith("name one that has it: kubernetes.agent_image")
 
 
 def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:

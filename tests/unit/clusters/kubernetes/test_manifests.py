@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from petctl.agent.options import added_up
+from petctl.agent.task import Timing
 from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, object_name
 from petctl.clusters.kubernetes.podpatch import patched
+from petctl.errors import UsageError
 
 JOB = "My.Job-2222"
 NAME = object_name(JOB)
@@ -45,13 +48,12 @@ def test_what_every_pod_of_a_job_has(job: dict[str, Any]) -> None:
     assert pod["metadata"]["annotations"][ID] == job["metadata"]["annotations"][ID] == JOB
     assert pod["spec"]["automountServiceAccountToken"] is False
     assert pod["spec"]["restartPolicy"] == "Never"
-    assert (spec["completionMode"], spec["parallelism"]) == ("Indexed", spec["completions"])
-    assert spec["backoffLimitPerIndex"] > 1_000_000
+    assert spec["completionMode"] == "Indexed"
     assert {key["tolerationSeconds"] for key in pod["spec"]["tolerations"]} == {make.AWAY}
     mounts = {mount["name"]: mount for mount in container(job)["volumeMounts"]}
     assert mounts.keys() == volumes(job).keys()
     assert [name for name, mount in mounts.items() if not mount.get("readOnly")] == ["state"]
-    assert container(job)["command"][:2] == ["python3", "/petctl/agent/petctl-agent.pyz"]
+    assert container(job)["command"][:3] == ["python3", "-I", "/petctl/agent/petctl-agent.pyz"]
 
 
 @pytest.mark.parametrize("job", BOTH, ids=[COORDINATOR, NODE])
@@ -59,13 +61,34 @@ def test_a_pod_knows_how_many_were_before_it(job: dict[str, Any]) -> None:
     words = container(job)["command"]
     assert words[words.index("--replacement") + 1] == "$(PETCTL_REPLACEMENT)"
     known = environment(job)
-    assert known["PETCTL_REPLACEMENT"]["value"] == "$(PETCTL_FAILED)+$(PETCTL_IGNORED)"
+    assert known["PETCTL_REPLACEMENT"]["value"].endswith("$(PETCTL_FAILED)+$(PETCTL_IGNORED)")
     paths = [known[name]["valueFrom"]["fieldRef"]["fieldPath"] for name in ("PETCTL_FAILED", "PETCTL_IGNORED")]
     assert paths == [
         "metadata.annotations['batch.kubernetes.io/job-index-failure-count']",
         "metadata.annotations['batch.kubernetes.io/job-index-ignored-failure-count']",
     ]
-    assert list(known).index("PETCTL_REPLACEMENT") > list(known).index("PETCTL_IGNORED")  # or it is not filled in
+    counted = known["PETCTL_REPLACEMENT"]["value"]
+    named = [name for name in known if f"$({name})" in counted]
+    assert all(
+        list(known).index(name) < list(known).index("PETCTL_REPLACEMENT") for name in named
+    )  # or it is not filled in
+
+
+def test_a_coordinators_losses_never_make_the_next_wait_longer_than_nodes_do_without_one() -> None:
+    """A Job's back-off doubles for each index from 10 s on; the next index has none, and its number is higher."""
+    job = coordinator()
+    spec, losses = job["spec"], job["spec"]["backoffLimitPerIndex"] + 1
+    assert 10 * 2 ** (losses - 2) <= Timing().fence_after / 3
+    assert (spec["parallelism"], spec["completions"]) == (1, 1000)
+    assert spec["successPolicy"] == {"rules": [{"succeededCount": 1}]}
+
+    def number(index: int, failed: int) -> int:
+        words = str(environment(job)["PETCTL_REPLACEMENT"]["value"])
+        for name, value in (("INDEX", str(index)), ("FAILED", str(failed)), ("IGNORED", "")):
+            words = words.replace(f"$(PETCTL_{name})", value)
+        return added_up(words)
+
+    assert [number(index, failed) for index in range(3) for failed in range(losses)] == list(range(3 * losses))
 
 
 def test_the_coordinators_job_replaces_at_once_and_can_sleep() -> None:
@@ -84,6 +107,7 @@ def test_the_coordinators_job_replaces_at_once_and_can_sleep() -> None:
 def test_the_nodes_job_ignores_those_that_left_and_replaces_when_they_have() -> None:
     job = make.node_job(JOB, WISHES, 3)
     assert (job["metadata"]["name"], job["spec"]["parallelism"]) == (f"{NAME}-node", 3)
+    assert job["spec"]["completions"] == 3 and job["spec"]["backoffLimitPerIndex"] > 1_000_000
     assert job["spec"]["podReplacementPolicy"] == "Failed"
     rules = job["spec"]["podFailurePolicy"]["rules"]
     words = container(job)["command"]
@@ -95,7 +119,7 @@ def test_the_nodes_job_ignores_those_that_left_and_replaces_when_they_have() -> 
 def test_only_the_coordinator_sees_token_key_and_secrets() -> None:
     sources = volumes(coordinator(secrets=["b", "a", "b"]))["job"]["projected"]["sources"]
     own, users = (source["secret"] for source in sources if "secret" in source)
-    assert {item["key"] for item in own["items"]} == {"token", "tls.crt", "tls.key"}
+    assert {item["key"] for item in own["items"]} == {"token", "tls.crt", "tls.key", "join.json"}
     assert users == {
         "name": make.SECRETS,
         "items": [{"key": "a", "path": "secrets/a"}, {"key": "b", "path": "secrets/b"}],
@@ -148,7 +172,9 @@ def test_pieces_of_code_are_all_of_it_and_fit(largest: int, full: int, more: int
     assert b"".join(values) == archive
     assert len(made) == pieces and all(len(value) <= largest for value in values)
     sources = volumes(coordinator(pieces=pieces))["job"]["projected"]["sources"]
-    mounted = [source["configMap"] for source in sources if "configMap" in source][1:]
+    mounted = [
+        source["configMap"] for source in sources if "configMap" in source and "optional" not in source["configMap"]
+    ][1:]
     assert [one["name"] for one in mounted] == [piece["metadata"]["name"] for piece in made]
     paths = [one["items"][0]["path"] for one in mounted]
     assert paths == sorted(paths) and len(set(paths)) == pieces
@@ -164,6 +190,11 @@ def test_what_is_mounted_is_what_is_made() -> None:
         mounted = volumes(job)["agent"]["configMap"]
         assert mounted["name"] == agent["metadata"]["name"]
         assert {item["key"] for item in mounted["items"]} == agent["binaryData"].keys()
+    size = make.size_config(JOB, 2)
+    assert "immutable" not in size  # the next one must be seen
+    assert {"name": size["metadata"]["name"], "items": [{"key": "wanted", "path": "wanted"}], "optional": True} in [
+        source.get("configMap") for source in volumes(coordinator())["job"]["projected"]["sources"]
+    ]
     record = volumes(coordinator())["job"]["projected"]["sources"][0]["configMap"]
     assert record["name"] == config["metadata"]["name"]
     assert {item["key"] for item in record["items"]} == config["data"].keys()
@@ -197,6 +228,23 @@ def test_an_operator_finds_what_an_elastic_job_owns() -> None:
     assert reference == {**about, "apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "controller": True}
 
 
+def test_an_image_without_python_has_it_from_another() -> None:
+    limits = {"limits": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}}
+    patch = {"spec": {"containers": [{"resources": limits}], "initContainers": [{"name": "own", "image": "o"}]}}
+    wishes = WISHES._replace(agent_image="python:3.13-slim", python="python3.13", patches=[("pod", patch)])
+    node = make.node_job(JOB, wishes, 1)["spec"]["template"]["spec"]
+    first, own = node["initContainers"]
+    assert own["name"] == "own" and first["image"] == "python:3.13-slim"
+    assert first["command"] == ["python3.13", "-I", make.ARCHIVE, "copy-python", "/petctl/python"]
+    assert first["resources"] == {"limits": {"cpu": "2", "memory": "1Gi"}}, "whoever takes turns needs no more"
+    (main,) = node["containers"]
+    assert main["image"] == WISHES.image and main["command"][0] == "/petctl/python/bin/loader"
+    assert {"name": "python", "mountPath": "/petctl/python", "readOnly": True} in main["volumeMounts"]
+    coordinator = make.coordinator_job(JOB, wishes, 0, [], False, suspend=False)["spec"]["template"]["spec"]
+    assert "initContainers" not in coordinator and coordinator["containers"][0]["image"] == "python:3.13-slim"
+    assert coordinator["containers"][0]["command"][:3] == ["python3.13", "-I", make.ARCHIVE]
+
+
 def test_what_belongs_to_a_job_is_all_that_was_made_for_it() -> None:
     made = [make.service(JOB), make.node_job(JOB, WISHES, 1), make.config(JOB, ""), make.agent_config(JOB, b"")]
     made += [make.secret(JOB, {}), *make.code_pieces(JOB, b"x", 1)]
@@ -228,3 +276,14 @@ def test_the_coordinator_goes_where_nodes_may_go_but_needs_none_of_their_means()
     assert spot in spec["tolerations"]
     assert spec["priorityClassName"] == "high"
     assert "nodeSelector" not in spec
+
+
+def test_the_coordinator_has_the_limits_that_it_is_given() -> None:
+    limits = {"spec": {"containers": [{"resources": {"limits": {"cpu": "1"}}}], "nodeSelector": {"pool": "small"}}}
+    pod = make.coordinator_pod(JOB, WISHES._replace(coordinator=limits), 0, [], False, [])
+    (own,) = pod["spec"]["containers"]
+    assert own["resources"] == {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"cpu": "1"}}
+    assert pod["spec"]["nodeSelector"] == {"pool": "small"}
+    with pytest.raises(UsageError, match=r"kubernetes\.coordinator\.spec\.containers: command is petctl's own"):
+        wrong = {"spec": {"containers": [{"command": ["sh"]}]}}
+        make.coordinator_pod(JOB, WISHES._replace(coordinator=wrong), 0, [], False, [])

@@ -150,7 +150,7 @@ def test_what_an_operator_says_of_a_job_without_coordinator(cluster: KubernetesC
     one(server)["status"] = {"phase": "Starting", "message": "waiting: 0 of 2 nodes run"}
     assert looked(cluster) == ("starting", "waiting: 0 of 2 nodes run")
     one(server)["status"] = {"phase": "Recovering", "message": "fewer nodes run than it needs"}
-    assert looked(cluster) == ("recovering", "its coordinator is being replaced, and its workers go on meanwhile")
+    assert looked(cluster) == ("recovering", "its coordinator is being replaced, and no node runs meanwhile")
     one(server)["spec"]["suspend"] = True
     assert looked(cluster) == ("queued", "queued: its ElasticJob is suspended")
 
@@ -189,7 +189,7 @@ def test_the_end_is_in_the_status_when_all_pods_are_gone(cluster: KubernetesClus
         ({"type": "Failed", "message": "no command"}, 2, ("failed", 2, "no command")),
         ({"type": "Failed", "reason": "Invalid"}, None, ("failed", 1, "Invalid")),
         ({"type": "Succeeded"}, None, ("succeeded", 0, "succeeded")),
-        ({"type": "Running"}, None, ("recovering", None, "its coordinator is being replaced, and its workers go on")),
+        ({"type": "Running"}, None, ("recovering", None, "its coordinator is being replaced, and no node runs")),
     ],
 )
 def test_an_end_without_an_outcome(

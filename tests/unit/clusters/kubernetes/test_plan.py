@@ -76,7 +76,7 @@ def test_a_job_needs_an_image_and_its_own_comes_first(tmp_path: Path) -> None:
     words = refusal(Job(script="train.py"), tmp_path, image="")
     assert words == (
         "a job needs an image on Kubernetes; give one with --image, or set clusters.west.image "
-        "in petctl.yaml. Any image with Python 3.9 or newer will do"
+        "in petctl.yaml. Any image with Python 3.9 or newer will do; for others name one that has it as agent_image"
     )
     record = made(Job(script="train.py", image="own:2"), tmp_path)
     images = {

@@ -170,6 +170,22 @@ def test_a_status_tells_what_will_happen_again_and_at_the_end_whatever_there_was
     assert explained(over, [own, other])["sentence"].endswith("was preempted: for another")
 
 
+def test_a_kill_is_not_told_of_a_job_that_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = end_of(MEMORY)
+    assert own
+    monkeypatch.setattr("petctl.clusters.kubernetes.podends.time.time", lambda: own.time + 100)
+    size = {"min": 1, "wanted": 2, "max": 4}
+    before, since = {"started": own.time - 500, "nodes": ["0", "1"]}, {"started": own.time + 20, "nodes": ["0", "1"]}
+    assert explained({**RUNNING, "size": size, "rounds": [before, since]}, [own])["sentence"] == "all is well"
+    for rounds in (
+        [before],  # nothing since
+        [before, {**since, "nodes": ["0"]}],  # not all of them
+        [before, {**since, "started": own.time + 50}],  # not long
+        [before, since, {**since, "started": own.time + 45}],
+    ):
+        assert "OOMKilled" in explained({**RUNNING, "size": size, "rounds": rounds}, [own])["sentence"], rounds
+
+
 def test_when_it_is_worth_a_look() -> None:
     lost = {"reason": "node 1 was lost: its connection closed"}
     assert not may_have_lost(RUNNING) and may_have_lost({**RUNNING, "rounds": [lost]})

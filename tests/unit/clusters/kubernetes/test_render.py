@@ -16,7 +16,7 @@ import yaml
 from petctl.clusters.kubernetes import manifests
 from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
-from petctl.clusters.kubernetes.failures import NoSuchObject
+from petctl.clusters.kubernetes.failures import NoSuchObject, ObjectExists
 from petctl.clusters.kubernetes.looking import OUTCOME
 from petctl.errors import UsageError
 from petctl.jobs import render
@@ -25,6 +25,8 @@ from petctl.spec import Job
 
 MARK = b"known to nobody else"
 JOB = Job(script="train.py", nodes="1:3", secrets={"KEY": "wandb"})
+MAPS = "/api/v1/namespaces/research/configmaps"
+AGENT = f"{MAPS}/agent"
 USERS = "/api/v1/namespaces/research/secrets/petctl-secrets"
 
 
@@ -37,6 +39,8 @@ class Objects:
         self.held: dict[str, dict[str, Any]] = {USERS: {"metadata": {"name": "petctl-secrets"}, "data": {"wandb": ""}}}
 
     def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if f"{path}/{body['metadata']['name']}" in self.held:
+            raise ObjectExists(path)
         made = copy.deepcopy(body)
         made["metadata"] = {**made["metadata"], "uid": f"uid-{len(self.held)}"}
         self.held[f"{path}/{body['metadata']['name']}"] = made
@@ -50,8 +54,12 @@ class Objects:
     def list(self, path: str, selector: str) -> Items:
         return Items()
 
-    def patch(self, path: str, body: dict[str, Any]) -> None:
-        self.held[path]["spec"] |= body["spec"]
+    def patch(self, path: str, body: dict[str, Any], kind: str = "merge") -> dict[str, Any]:
+        found = self.get(path)
+        found.setdefault("spec", {}).update(body.get("spec", {}))
+        if kind == "strategic":
+            found["metadata"]["ownerReferences"] += body["metadata"]["ownerReferences"]
+        return found
 
     def delete(self, path: str) -> None:
         self.get(path)
@@ -106,8 +114,21 @@ def created(objects: Objects) -> dict[str, Any]:
                 del shown["spec"]["suspend"]
             if shown["kind"] == "Secret":
                 shown["data"] = sorted(shown["data"])
+            if "job.json" in shown.get("data", {}):
+                record = json.loads(shown["data"]["job.json"])
+                record["plan"].pop("agent")
+                shown["data"] = record
+            if "petctl-agent.pyz" in shown.get("binaryData", {}):  # one that jobs share, or one of the job's own
+                path, shown = AGENT, shown["binaryData"]
             found[path] = shown
     return found
+
+
+def agents(objects: Objects) -> set[str]:
+    """The ConfigMaps from which the pods of Jobs have the agent."""
+    templates = [made["spec"]["template"] for made in objects.held.values() if made.get("kind") == "Job"]
+    found = [volume for template in templates for volume in template["spec"]["volumes"] if volume["name"] == "agent"]
+    return {volume.setdefault("configMap", {}).pop("name") for volume in found}
 
 
 def apply(objects: Objects, printed: list[dict[str, Any]]) -> None:
@@ -123,6 +144,8 @@ def test_what_is_rendered_is_what_submit_creates(
     cluster.submit(cluster.plan(JOB, "train-22aa"))
     applied = Objects()
     apply(applied, cluster.manifests(JOB, "train-22aa", with_secrets))
+    (shared,), (own,) = agents(objects), agents(applied)
+    assert objects.held[f"{MAPS}/{shared}"]["binaryData"] == applied.held[f"{MAPS}/{own}"]["binaryData"]
     assert created(applied) == created(objects)
     assert len(created(applied)) == 7
     assert all("ownerReferences" not in made["metadata"] for made in applied.held.values())
@@ -239,6 +262,52 @@ def test_what_was_created_of_half_a_job_is_deleted(cluster: KubernetesCluster, o
     end(objects, "train-22aa")
     cluster.remove("train-22aa")
     assert list(objects.held) == [USERS]
+
+
+def test_jobs_share_the_agent_and_all_own_it(cluster: KubernetesCluster, objects: Objects) -> None:
+    for job in ("train-22aa", "train-22bb"):
+        cluster.submit(cluster.plan(JOB, job))
+    (shared,) = agents(objects)
+    made = objects.held[f"{MAPS}/{shared}"]
+    owners = [owner["name"] for owner in made["metadata"]["ownerReferences"]]
+    assert owners == ["train-22aa-coordinator", "train-22bb-coordinator"] and made["immutable"]
+    assert f"{MAPS}/train-22aa.agent" not in objects.held
+
+
+def test_an_agent_that_is_collected_meanwhile_is_made_anew(
+    cluster: KubernetesCluster, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    (shared,), patch = agents(objects), objects.patch
+
+    def collected(path: str, body: dict[str, Any], kind: str = "merge") -> dict[str, Any]:
+        if path == f"{MAPS}/{shared}":
+            objects.held.pop(path, None)  # by the server, which has seen its last owner go
+        return patch(path, body, kind)
+
+    monkeypatch.setattr(objects, "patch", collected)
+    cluster.submit(cluster.plan(JOB, "train-22bb"))
+    (owner,) = objects.held[f"{MAPS}/{shared}"]["metadata"]["ownerReferences"]
+    assert owner["name"] == "train-22bb-coordinator"
+
+
+def test_another_ones_agent_is_not_used(cluster: KubernetesCluster, objects: Objects) -> None:
+    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    (shared,) = agents(objects)
+    objects.held[f"{MAPS}/{shared}"]["binaryData"] = {"petctl-agent.pyz": "ZXZpbA=="}
+    with pytest.raises(UsageError, match="is not what petctl made it"):
+        cluster.submit(cluster.plan(JOB, "train-22bb"))
+    assert not [path for path in objects.held if "train-22bb-coordinator" in path]
+
+
+@pytest.mark.parametrize("operated", [False, True])
+def test_a_time_to_live_is_the_owners(cluster: KubernetesCluster, objects: Objects, operated: bool) -> None:
+    cluster.settings = {**cluster.settings, "operator": operated, "ttl_after_finished": "1d"}
+    first, *others = cluster.plan(JOB, "train-22aa")["plan"]["objects"]
+    assert first["spec"]["ttlSecondsAfterFinished"] == 86_400
+    assert not any("ttlSecondsAfterFinished" in made.get("spec", {}) for made in others)
+    printed = cluster.manifests(JOB, "train-22aa", False)  # which nothing owns, so it would leave the rest behind
+    assert not any("ttlSecondsAfterFinished" in made.get("spec", {}) for made in printed)
 
 
 def test_of_a_submitted_job_only_the_owner_is_deleted(cluster: KubernetesCluster, objects: Objects) -> None:

@@ -1,9 +1,10 @@
 """The zygote: one process with one thread that imports modules ahead and forks workers, as the agent asks it to.
 
-    agent -> zygote   {"preload": {"names": [...], "without": [...], "round_names": [...]}}
+    agent -> zygote   {"preload": {"groups": [[STATE, [...]], ...], "without": [...], "own": [...]}}
                       {"fork": {"id": N, "env": {...}, "cwd": PATH, "learn": PATH}}, with descriptors of out and err
     zygote -> agent   {"hello": {"python": TEXT}}
-                      {"preloaded": {"loaded": [...], "foreign": [...], "failed": {...}, "trouble": [[...], TEXT]}}
+                      {"preloaded": {"loaded": [...], "foreign": [...], "failed": {...}, "left": [...],
+                                     "trouble": [[...], TEXT]}}
                       {"forked": {"id": N, "pid": N}}, {"refused": {"id": N, "why": TEXT}}
                       {"exited": {"pid": N, "status": WAIT_STATUS}}
 
@@ -21,12 +22,13 @@ import signal
 import socket
 import struct
 import sys
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from . import threads
-from .learning import note_imports
+from . import VARIABLE, threads
+from .learning import Notes
+from .module_store import Store
 from .preloading import Preloading, hidden_modules
-from .preloading import threads as count_threads
+from .process_state import Start, State
 
 _PR_SET_PDEATHSIG = 1
 _LARGEST = 1 << 20
@@ -43,6 +45,7 @@ class _Zygote:
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._spoilt = ""
+        self._start, self._store = Start(), Store()
         self._wake, self._woken = os.pipe()
         os.set_blocking(self._wake, False)
         os.set_blocking(self._woken, False)
@@ -51,6 +54,7 @@ class _Zygote:
 
     def serve(self) -> None:
         self._say("hello", {"python": f"{sys.executable} {sys.version} {sys.prefix}"})
+        self._store.hide()
         while True:
             if self._wait():
                 message, descriptors = self._receive()
@@ -95,18 +99,21 @@ class _Zygote:
         except ChildProcessError:
             pass
 
-    def _preload(self, names: List[str], without: List[str], round_names: List[str]) -> None:
+    def _preload(self, groups: List[Tuple[State, List[str]]], without: List[str], own: List[str]) -> None:
         gc.collect()
-        findings = Preloading(frozenset(round_names)).load(names, without)
+        self._store.show()
+        self._start.own = frozenset(own)
+        findings = Preloading(self._start, self._store).load(groups, without)
         if findings.trouble is not None:
             self._spoilt = f"{findings.trouble[0][0]} {findings.trouble[1]}"
+        self._store.hide()
         gc.collect()
         gc.freeze()  # a collection in a worker must not touch, and so copy, every object that it shares with us
         self._say("preloaded", findings._asdict())
 
     def _fork(self, wanted: Dict[str, Any], descriptors: List[int]) -> bool:
         """True in the worker."""
-        why = self._spoilt or _why_not()
+        why = self._spoilt or _why_not(self._store)
         if why:
             self._say("refused", {"id": wanted["id"], "why": why})
             _close(descriptors)
@@ -121,8 +128,8 @@ class _Zygote:
             _die_with(zygote)
             _close([ready, self._wake, self._woken])
             self._channel.close()
-            _become_worker(wanted, *descriptors)
             _set_process_name(self._name)
+            self._become_worker(wanted, *descriptors)
             os.close(is_ready)
             return True
         _close([*descriptors, is_ready])
@@ -131,52 +138,60 @@ class _Zygote:
         self._say("forked", {"id": wanted["id"], "pid": pid})
         return False
 
+    def _become_worker(self, wanted: Dict[str, Any], out: int, err: int) -> None:
+        """Everything in which a fork differs from a process that the agent itself has started."""
+        for captured, file in ((1, out), (2, err)):
+            os.dup2(file, captured)
+            os.close(file)
+        os.environ.update(wanted["env"])
+        self._start.env.update(wanted["env"])
+        if wanted["cwd"]:
+            os.chdir(wanted["cwd"])
+        _make_fresh(self._store)
+        notes: Optional[Notes] = Notes(wanted["learn"], self._start) if wanted["learn"] else None
+        self._store.open(self._start, notes, lambda: _begin_again(wanted))
 
-def _why_not() -> str:
+
+def _begin_again(wanted: Dict[str, Any]) -> None:
+    """The same worker as a new process, for which nothing was imported. What this one has printed stays."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with open("/proc/self/environ", "rb") as file:
+        pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if b"=" in entry]
+    env = {name: value for name, _, value in pairs}
+    env.update({os.fsencode(name): os.fsencode(value) for name, value in wanted["env"].items()})
+    env[os.fsencode(VARIABLE)] = os.fsencode("learn:" + wanted["learn"])
+    if wanted["cwd"]:
+        os.chdir(wanted["cwd"])
+    for number in signal.valid_signals():
+        if number not in (signal.SIGKILL, signal.SIGSTOP) and signal.getsignal(number) is not None:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    with open("/proc/self/cmdline", "rb") as file:
+        argv = file.read().split(b"\0")[:-1]
+    os.execvpe(argv[0], argv, env)
+
+
+def _why_not(store: Store) -> str:
     """Why no worker can be forked from this process as it is now."""
-    if count_threads() > 1:
+    if threads.count() > 1:
         return "the zygote has more than one thread"
-    hidden = sorted(hidden_modules())
+    hidden = sorted(hidden_modules(store))
     return f"a file beside the script takes the place of the module {hidden[0]}" if hidden else ""
 
 
-def _become_worker(wanted: Dict[str, Any], out: int, err: int) -> None:
-    """Everything in which a fork differs from a process that the agent itself has started."""
-    for captured, file in ((1, out), (2, err)):
-        _replay(captured, file)  # what imported modules said, each worker would have heard
-        os.dup2(file, captured)
-        os.close(file)
-    os.environ.update(wanted["env"])
-    if wanted["cwd"]:
-        os.chdir(wanted["cwd"])
-    threads.restore()
-    _make_fresh()
-    if wanted["learn"]:
-        note_imports(wanted["learn"])
-
-
-def _replay(captured: int, file: int) -> None:
-    offset = 0
-    while True:
-        data = os.pread(captured, 1 << 16, offset)
-        if not data:
-            return
-        offset += len(data)
-        os.write(file, data)
-
-
-def _make_fresh() -> None:
+def _make_fresh(store: Store) -> None:
     """State that a process draws for itself when it starts; `random` and `ssl` see to themselves."""
-    numbers = sys.modules.get("numpy.random")
+    numbers = store.get("numpy.random")
     if numbers is not None:
         numbers.seed()
-    torch = sys.modules.get("torch.random")
+    torch = store.get("torch.random")
     if torch is not None:
         torch.default_generator.seed()  # those of CUDA devices do not exist yet
-    process = sys.modules.get("multiprocessing.process")
+    process = store.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
-    threading = sys.modules.get("threading")
+    threading = store.get("threading")
     if threading is not None and hasattr(threading.main_thread(), "_set_native_id"):
         threading.main_thread()._set_native_id()
 

@@ -15,15 +15,24 @@ from typing import Any, Optional, Set
 _PREFIXES, _SUFFIXES = ("", "scipy_"), ("", "64_")
 
 
-def restore() -> None:
-    """Called in a worker that has its own environment already."""
+def count() -> int:
+    """How many threads this process has, also those that Python knows nothing of."""
+    return len(os.listdir("/proc/self/task"))
+
+
+def libraries() -> Set[str]:
+    """Those that are loaded and would have started threads."""
+    return _openblas_libraries() | {name for name in ("numexpr.utils",) if name in sys.modules}
+
+
+def restore(numexpr: Any) -> None:
+    """Called in a worker, in the environment in which it imports them. `numexpr`: numexpr.utils, if there is one."""
     for path in _openblas_libraries():
         library = ctypes.CDLL(path)
         processors, set_threads = (_function(library, name) for name in ("get_num_procs", "set_num_threads"))
         if processors is not None and set_threads is not None:
             most = processors()
             set_threads(min(_wanted() or most, most))
-    numexpr = sys.modules.get("numexpr.utils")
     if numexpr is not None and hasattr(numexpr, "_init_num_threads"):
         numexpr._init_num_threads()
 

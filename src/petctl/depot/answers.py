@@ -1,0 +1,40 @@
+"""What a store answers, taken apart without trusting it: whatever makes no sense is the store's error, not petctl's.
+
+A wrong endpoint answers with web pages, a broken gateway with half of an answer, and a hostile one with anything.
+"""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+from petctl.errors import StoreError
+
+LARGEST = 64 << 20
+"""Bytes of an answer that is read whole; a page of a listing takes a few."""
+
+
+class BadAnswer(StoreError):
+    """What answers is not the object store that it should be."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{why}: what answers is no store that petctl knows; is the endpoint right?")
+
+
+def parse_xml(data: bytes) -> ElementTree.Element:
+    """A store's answer without its namespaces; BadAnswer where it is no XML, or defines words of its own."""
+    text = re.sub(rb'\sxmlns="[^"]*"', b"", data, count=1).lstrip(b"\xef\xbb\xbf")
+    # A few definitions could stand for gigabytes; in UTF-16 they would not be seen, and no store writes that.
+    if b"<!DOCTYPE" in text or b"\0" in text[:8]:
+        raise BadAnswer("the store's answer has a part that none has")
+    try:
+        return ElementTree.fromstring(text)
+    except (ElementTree.ParseError, ValueError, LookupError) as error:  # an encoding that nobody knows
+        raise BadAnswer(f"the store's answer is not XML ({error})") from None
+
+
+def whole_number(text: str, what: str = "size") -> int:
+    """A number that the store tells; BadAnswer where it is none that a thing can have."""
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise BadAnswer(f"the store's answer has the {what} {text[:40]!r}")
+    return int(text)

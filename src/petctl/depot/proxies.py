@@ -1,0 +1,88 @@
+"""Whether a server is reached through an HTTP proxy, by the usual variables: one rule for clusters, stores and nodes.
+
+    HTTPS_PROXY, HTTP_PROXY     by the URL's scheme, else ALL_PROXY; names in lower case count, too
+    NO_PROXY                    *, a host (with all below it: example.org, .example.org, *.example.org), host:port, an
+                                address, or a network (10.0.0.0/8), between commas
+
+This machine itself is never asked through one. Only http:// proxies; others are refused in words, never passed over:
+what is behind one is not reached without it. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Mapping
+from urllib.parse import unquote, urlsplit
+
+from petctl.errors import UsageError
+
+
+def proxy_of(url: str, environ: Mapping[str, str]) -> str:
+    """The URL of the proxy through which this one is reached, or nothing."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    if host == "localhost" or host.endswith(".localhost") or _is_loopback(host):
+        return ""
+    names = [f"{parts.scheme}_proxy", "all_proxy"]
+    variable = next((name for name in names if _said(environ, name)), "")
+    if not variable or _is_excepted(host, parts.port or (443 if parts.scheme == "https" else 80), environ):
+        return ""
+    found = _said(environ, variable)
+    return checked(found if "://" in found else f"http://{found}", f"the variable {variable.upper()}")
+
+
+def checked(proxy: str, place: str) -> str:
+    """The proxy, if it is one that petctl can use; `place` says so, for the error."""
+    parts = urlsplit(proxy)
+    if parts.scheme != "http" or not parts.hostname:
+        raise UsageError(
+            f"{place}: petctl goes through http:// proxies only, not through {parts.scheme or 'this'}://; "
+            "name an HTTP proxy, or forward a port by hand"
+        )
+    return proxy
+
+
+def proxy_headers(proxy: str) -> Dict[str, str]:
+    """What proves to a proxy who one is, where its URL says that."""
+    parts = urlsplit(proxy)
+    if not parts.username:
+        return {}
+    import base64
+
+    joined = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+    return {"Proxy-Authorization": f"Basic {base64.b64encode(joined).decode()}"}
+
+
+def _said(environ: Mapping[str, str], name: str) -> str:
+    return environ.get(name.upper()) or environ.get(name) or ""
+
+
+def _is_excepted(host: str, port: int, environ: Mapping[str, str]) -> bool:
+    rules = (rule.strip().lower() for rule in _said(environ, "no_proxy").split(","))
+    return any(_covers(rule, host, port) for rule in rules if rule)
+
+
+def _covers(rule: str, host: str, port: int) -> bool:
+    if rule == "*":
+        return True
+    if "/" in rule:
+        import ipaddress
+
+        try:
+            return ipaddress.ip_address(host) in ipaddress.ip_network(rule, strict=False)
+        except ValueError:
+            return False
+    if rule.count(":") == 1:
+        rule, _, said = rule.partition(":")
+        if said != str(port):
+            return False
+    name = rule.strip("[]").lstrip("*").lstrip(".")
+    return host == name or host.endswith("." + name)
+
+
+def _is_loopback(host: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

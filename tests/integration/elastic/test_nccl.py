@@ -1,0 +1,86 @@
+"""Losses while NCCL's collectives are queued on a GPU: what is committed is never garbage, and nobody stalls.
+
+Several ranks share one GPU: each has an NCCL_HOSTID of its own, so that NCCL takes them for ranks on several machines.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from petctl.elastic import parts, saved
+from tests.integration.elastic.harness import Fleet, Nursery, Worker
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.torch,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="there is no GPU here"),
+]
+
+
+@pytest.fixture
+def counting(tmp_path: Path, nursery: Nursery) -> Iterator[Fleet]:
+    """Workers of `counting.py`; none is left afterwards."""
+    fleet = Fleet(tmp_path, nursery, Path(__file__).with_name("counting.py"))
+    fleet.options.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+def check_exact(worker: Worker) -> int:
+    """Every number is the number of steps made; that step."""
+    entered = worker.line("entered")
+    assert entered["lowest"] == entered["highest"] == entered["entered"], entered
+    return int(entered["entered"])
+
+
+@pytest.mark.parametrize("numbers", [1 << 10, 1 << 20, 1 << 24])
+def test_a_lost_peer_leaves_exactly_the_steps_that_were_committed(counting: Fleet, numbers: int) -> None:
+    counting.options["NUMBERS"] = str(numbers)
+    workers = counting.start(2)
+    for number in range(4):
+        reached = max(check_exact(worker) for worker in workers)
+        counting.all_step(workers, reached + 40)
+        lost = workers.pop(number % 2)
+        lost.signal(signal.SIGKILL)
+        counting.park(workers)
+        begun = time.monotonic()
+        counting.parked(workers)
+        assert time.monotonic() - begun < 20.0, "it waits for nothing but its own groups"
+        workers = counting.next(workers, fresh=1)
+    for worker in workers:
+        assert check_exact(worker) > 100
+
+
+def test_checkpoints_hold_exactly_their_steps(counting: Fleet, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    directory = tmp_path / "checkpoints"
+    counting.options.update(EVERY="1", PETCTL_CHECKPOINT_DIR=str(directory))
+    workers = counting.start(2)
+    counting.all_step(workers, 60)
+    workers.pop().signal(signal.SIGKILL)
+    counting.park(workers)
+    counting.parked(workers)
+    newest = saved.marks(directory)[0]
+    [numbers] = parts.value(saved.read(directory, newest).copies["weights"]).values()
+    assert (numbers == newest.step).all()
+
+
+def test_a_planned_change_undoes_nothing(counting: Fleet) -> None:
+    workers = counting.start(2)
+    for world in (1, 2):
+        counting.all_step(workers, counting.round * 20)
+        counting.park(workers, planned=True)
+        counting.parked(workers)
+        staying = workers[:world]
+        workers = counting.next(staying, fresh=world - len(staying))
+        for worker in workers:
+            assert check_exact(worker) >= (counting.round - 1) * 20

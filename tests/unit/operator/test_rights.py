@@ -1,0 +1,49 @@
+"""What an operator says of its own rights."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, cast
+
+from petctl.clusters.kubernetes.api import Api
+from petctl.clusters.kubernetes.failures import ServerUnreachable
+from petctl.operator.rights import REVIEWS, missing_rights, watch_rights
+
+
+class Server:
+    """One that allows all but `denied`, as long as it can be reached."""
+
+    def __init__(self, *denied: str) -> None:
+        self.denied, self.away = set(denied), False
+
+    def create(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        assert path == REVIEWS
+        if self.away:
+            raise ServerUnreachable("away")
+        asked = body["spec"]["resourceAttributes"]
+        assert asked["namespace"] == "team"
+        return {"status": {"allowed": asked["resource"] not in self.denied}}
+
+
+def test_rights_that_were_taken_away_are_named() -> None:
+    assert list(missing_rights(cast(Api, Server()), "team")) == []
+    assert list(missing_rights(cast(Api, Server("pods")), "team")) == ["create pods"]
+    assert "patch elasticjobs/status" in missing_rights(cast(Api, Server("elasticjobs")), "team")
+
+
+def test_what_was_known_holds_while_the_server_is_away() -> None:
+    server = Server("pods")
+    told: list[str] = []
+
+    class Waits(threading.Event):
+        """Each wait is the next chapter."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            chapter = len(told)
+            server.away = chapter == 1
+            if chapter == 2:
+                server.denied.clear()
+            return chapter == 3
+
+    watch_rights(cast(Api, server), "team", told.append, Waits())
+    assert told == ["create pods", "create pods", ""]
