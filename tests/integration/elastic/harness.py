@@ -81,6 +81,8 @@ class Nursery:
                     self._codes[news["pid"]] = news["code"]
                     self._changed.notify_all()
             elif "pid" in news:
+                with self._changed:  # the number may have been another worker's, long ago
+                    self._codes.pop(news["pid"], None)
                 self._born.put(news["pid"])
             else:
                 self._ready.set()

@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,15 @@ def test_what_has_no_room_is_an_error_and_leaves_no_torn_file(full: JobDirectory
     assert read_json(full.status) is None
     full.give_back()
     assert list(full.path.iterdir()) == []
+
+
+def test_drafts_of_killed_writers_go_with_the_reserves(full: JobDirectory) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left, written = full.path / f".status.json.{gone.pid}", full.path / f".cancel.json.{threading.get_native_id()}"
+    left.touch(), written.touch()
+    full.give_back()
+    assert list(full.path.iterdir()) == [written]
 
 
 def test_the_last_status_is_written_to_a_full_disk(full: JobDirectory) -> None:

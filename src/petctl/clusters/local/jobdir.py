@@ -89,9 +89,14 @@ class JobDirectory:
             set_aside(path, size)
 
     def give_back(self) -> None:
-        """The job has said its last word."""
+        """Frees what was set aside, and what a process that was killed in the middle of a write has left: the job has
+        said its last word."""
         for path in self._reserves:
             spare_of(path).unlink(missing_ok=True)
+        for draft in self.path.glob(".*"):
+            writer = draft.suffix[1:]
+            if writer.isdecimal() and not os.path.exists(f"/proc/{writer}"):
+                draft.unlink(missing_ok=True)
 
     def node(self, name: str) -> Path:
         return self.nodes / name
