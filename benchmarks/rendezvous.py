@@ -58,12 +58,12 @@ class Result(NamedTuple):
 
 
 class Watched(Coordinator):
-    """Counts what goes in and out, and notices when enough nodes run the same round."""
+    """Counts what goes in and out, and notices when enough nodes run the same round, one after that of `watch`."""
 
     inward = outward = 0
 
     def watch(self, enough: int, pipe: Connection) -> None:
-        self.enough, self.pipe = enough, pipe
+        self.enough, self.pipe, self.before = enough, pipe, self.ran
         self.seen: Set[str] = set()
         self.inward = self.outward = 0
         self.cpu_before = time.process_time()
@@ -73,7 +73,8 @@ class Watched(Coordinator):
         if isinstance(event, Reported):
             self.inward += 1
             report = event.report
-            if report.state == m.RUNNING and report.round == self.round and report.node not in self.seen:
+            new = report.round == self.round > self.before
+            if report.state == m.RUNNING and new and report.node not in self.seen:
                 self.seen.add(report.node)
                 if len(self.seen) == self.enough:
                     self.pipe.send(
