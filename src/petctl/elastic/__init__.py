@@ -14,8 +14,9 @@
 
 The same script runs under petctl, torchrun and plain python. Standard library only; torch is used when the script has
 imported it. `runner` is the way in; `state`, `parts` and `kinds` keep the values, `groups` and `connections` the
-process groups, `control` and `channel` the orders of the agent, `spread` brings new members up to date, `sampler` deals
-out the data, `checkpoints` and `saved` write the State down, `progress` tells how far it is.
+process groups, `control` and `channel` the orders of the agent, `spread` brings new members up to date, `calls` tells
+them of calls of `run` that are over, `sampler` deals out the data, `checkpoints` and `saved` write the State down,
+`progress` tells how far it is.
 """
 
 from __future__ import annotations

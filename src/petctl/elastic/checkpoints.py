@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Set, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from petctl.elastic import pickles, place, saved, sharded
 from petctl.elastic.commits import Commits, Mark, Snapshot
@@ -30,6 +30,7 @@ CHECKPOINT_DIR = "PETCTL_CHECKPOINT_DIR"
 _EVERY = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h)\Z")
 _LAST_PATIENCE = 600.0  # seconds that a process which is about to exit waits for a slow disk
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+_calls_of: Dict[Path, List[int]] = {}  # the calls of elastic.run that have written, or may write, to a directory
 
 
 def checkpoint(
@@ -63,12 +64,32 @@ class Checkpoints:
     def __init__(
         self, state: State, directory: Path, every: Tuple[int, float], keep: int, allow_pickle: bool = False
     ) -> None:
-        self.directory = directory
+        self.directory = self._root = directory
+        self._keep = keep
         self._state, (self._commits, self._seconds) = state, every
         self._allow_pickle = self._checked = allow_pickle
         self._damaged: Set[Mark] = set()
         self._writer = Writer(directory, keep)
         self._last = time.monotonic()
+
+    def entering(self, state: State, call: int) -> None:
+        """Gives each call of elastic.run that writes to the same directory a place of its own there."""
+        calls = _calls_of.setdefault(self._root, [])
+        if call not in calls:
+            calls.append(call)
+        number = calls.index(call) + 1
+        directory = self._root / f"run-{number}" if number > 1 else self._root
+        if directory != self.directory:
+            self.flush()  # a later call's checkpoint must not be there before the end of this one
+            self.directory, self._writer, self._damaged = directory, Writer(directory, self._keep), set()
+            ledger = ledger_of(state)
+            ledger.base = max(ledger.base, saved.base(directory))
+
+    def ended(self, state: State) -> None:
+        """Has the last commit of the call written; sharded parts cannot be: there is no group any more."""
+        newest = ledger_of(state).history.newest
+        if newest is not None and newest.mark == ledger_of(state).mark and not sharded.names_in(state):
+            self._save(state)
 
     def beginning(self, state: State) -> None:
         """Goes on from the newest checkpoint; whoever does not see the directory gets the State from the others."""

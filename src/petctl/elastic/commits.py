@@ -104,6 +104,11 @@ class Commits:
         with self._lock:
             self._frozen = False
 
+    def forget(self) -> None:
+        """Lets go of all copies: a call of elastic.run is over, and the next one begins with copies of its own."""
+        with self._lock:
+            self.newest = self._before = None
+
     # -- any thread ----------------------------------------------------------------------------------------------------
 
     def freeze(self) -> None:

@@ -15,7 +15,7 @@ import re
 import sys
 import threading
 from datetime import timedelta
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from petctl.elastic import place
 from petctl.elastic.commits import CutOff
@@ -77,16 +77,35 @@ class Groups:
         os.environ[WATCHDOG] = "0"
         os.environ.setdefault(DUMP_WAIT, "1")
         os.environ.setdefault(DUMPS, "0")
+        with self._connections.watching():
+            agreements = distributed.PrefixStore(f"run-{self._number}", self._store.clone())
+        self._init(distributed, self._chosen_backend(), f"run-{self._number}", named)
+        return agreements
+
+    def meet(self) -> bool:
+        """Opens the round's store and waits for all ranks there; False: they are in different calls of elastic.run.
+
+        Only in petctl's rounds, and before `join`. Ranks in different calls have `join_for_hand_over`, and meet again.
+        """
+        distributed = _distributed()
+        if distributed is None or distributed.is_initialized():
+            return True  # without torch there is no group; one that is there already is refused by `join`
         self._watch_creation()
         with self._connections.watching():
             self._store = self._open_store(distributed)
-            agreements = distributed.PrefixStore(f"run-{self._number}", self._store.clone())
+        assert _round_store is not None
+        return place.world_size() == 1 or _round_store.all_in_call(self._store, self._number, place.world_size())
+
+    def join_for_hand_over(self) -> None:
+        """Makes a group of all ranks, whichever calls they are in; left again as any other."""
+        distributed = _distributed()
+        assert distributed is not None and _round_store is not None
+        self._init(distributed, "gloo", f"hand-over-{_round_store.meetings}", {})
+
+    def _init(self, distributed: Any, backend: str, prefix: str, named: Dict[str, Any]) -> None:
+        own = distributed.PrefixStore(prefix, self._store)
         rank, world = place.rank(), place.world_size()
-        if world > 1 and _round_store is not None:
-            _round_store.check_same_run(self._store, self._number, world)
-        own = distributed.PrefixStore(f"run-{self._number}", self._store)
-        distributed.init_process_group(self._chosen_backend(), store=own, rank=rank, world_size=world, **named)
-        return agreements
+        distributed.init_process_group(backend, store=own, rank=rank, world_size=world, **named)
 
     @property
     def joined(self) -> bool:
@@ -199,26 +218,24 @@ class _RoundStore:
     def __init__(self, store: Any, server: Any) -> None:
         self.round = place.epoch_and_round()
         self.store, self.server = store, server  # the server stays open as long as this
-        self._met = 0
+        self.meetings = 0
 
-    def check_same_run(self, store: Any, number: int, world: int) -> None:
-        """Raises where ranks are in different calls of elastic.run: their collectives would not fit together.
+    def all_in_call(self, store: Any, number: int, world: int) -> bool:
+        """Waits for all ranks; whether they are in the same call of elastic.run.
 
         The sums of the numbers and of their squares tell whether all are equal, at a cost that does not grow with the
-        ranks. `store` is the caller's connection: one that can be cut while it waits.
+        ranks. `store` is the caller's connection: one that can be cut while it waits. A rank that skips calls runs the
+        script's own code in between, so the wait is as long as torch's for the members of a group.
         """
-        self._met += 1
-        key = f"petctl/meet-{self._met}"
+        self.meetings += 1
+        key = f"petctl/meet-{self.meetings}"
         store.add(f"{key}/sum", number)
         store.add(f"{key}/squares", number * number)
         if store.add(f"{key}/arrived", 1) == world:
             total, squares = store.add(f"{key}/sum", 0), store.add(f"{key}/squares", 0)
             store.set(f"{key}/same", "yes" if world * squares == total * total else "no")
-        if store.get(f"{key}/same") != b"yes":
-            raise RuntimeError(
-                f"this rank is in call {number} of elastic.run, others are in another one: a rank that joins later "
-                "cannot take part in what the others have ended. All ranks begin again, from their checkpoints"
-            )
+        store.wait([f"{key}/same"], WAIT_FOR_RANKS)
+        return bool(store.get(f"{key}/same") == b"yes")
 
 
 _round_store: Optional[_RoundStore] = None

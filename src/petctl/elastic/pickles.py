@@ -33,7 +33,7 @@ class Untrusted(pickle.UnpicklingError):
 
 def load(file: IO[bytes]) -> Any:
     """Reads one pickle; Untrusted where it holds more than plain values."""
-    return _SafeUnpickler(file).load()
+    return SafeUnpickler(file).load()
 
 
 def check(skeleton: bytes) -> None:
@@ -41,14 +41,16 @@ def check(skeleton: bytes) -> None:
     _Probe(io.BytesIO(skeleton)).load()
 
 
-class _SafeUnpickler(pickle.Unpickler):
+class SafeUnpickler(pickle.Unpickler):
+    """Follows only names from the list."""
+
     def find_class(self, module: str, name: str) -> Any:
         if name not in _SAFE.get(module, ()):
             raise Untrusted(f"it holds a {module}.{name}")
         return super().find_class(module, name)
 
 
-class _Probe(_SafeUnpickler):
+class _Probe(SafeUnpickler):
     def find_class(self, module: str, name: str) -> Any:
         own = module.partition(".")[0] == "torch"
         return pickle.Unpickler.find_class(self, module, name) if own else super().find_class(module, name)

@@ -10,20 +10,19 @@ group.
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 import traceback
 from typing import Any, Callable, Dict, Optional, TypeVar
 
-from petctl.elastic import channel, place, spread
+from petctl.elastic import calls, channel, place, spread
 from petctl.elastic.control import Control, Parked
 from petctl.elastic.groups import Groups, is_about_peers
 from petctl.elastic.state import State, ledger_of
 from petctl.elastic.wrappers import Wrappers
 
 Result = TypeVar("Result")
-_calls = itertools.count(1)  # of `run` in this process
+_calls = calls.Calls()  # of `run` in this process
 HEARTBEAT_LIMIT = "PETCTL_HEARTBEAT_LIMIT"  # seconds after which the agents' side takes a silent node for lost
 
 
@@ -40,8 +39,17 @@ def run(
     `backend` and `timeout` (seconds) are those of torch's process group. `on_resize(before, now)` is called on every
     rank when the State comes from a round with another number of ranks, before train is entered: the place to scale
     the learning rate.
+
+    A script may call `run` several times, one after the other. A rank that joins while the others are in a later call
+    does not train in those that are over: there `run` returns at once, with the State and the result of another rank.
     """
-    groups = Groups(backend, timeout, ledger_of(state).history.freeze, next(_calls))
+    ledger, number = ledger_of(state), _calls.begin()
+    for witness in ledger.witnesses:
+        witness.entering(state, number)
+    if _calls.is_over():
+        over: Result = _calls.skip(state)
+        return over
+    groups = Groups(backend, timeout, ledger.history.freeze, number)
     training = _Training(train, state, groups, on_resize)
     try:
         result: Result = training.run()
@@ -62,6 +70,7 @@ class _Training:
         self._failed = True
 
     def run(self) -> Any:
+        self._ledger.behind = _calls.skipped
         if not self._ledger.commits:
             for witness in self._ledger.witnesses:
                 witness.beginning(self._state)
@@ -90,6 +99,9 @@ class _Training:
         self._ledger.history.thaw()
         if control is not None:
             control.arriving()
+            if self._is_over():
+                self._failed = False
+                return _calls.skip(self._state)
         store = self._groups.join(under_petctl=control is not None)
         if self._groups.joined:
             self._wrappers.watch()
@@ -99,12 +111,31 @@ class _Training:
             self._on_resize(before, now)
         self._ledger.world = now
         if control is not None:
+            _calls.in_step()
             control.begin(self._ledger.commits, store, place.rank(), now)
         result = self._train(self._state)
+        joined = control is not None and self._groups.joined
+        end = calls.take_end(self._state, self._ledger.same_numbers) if joined else None
         self._groups.barrier()
+        if end is not None:
+            self._ledger.history.settle(end)
         self._ledger.history.check()  # an aborted barrier of NCCL returns as if all had come
+        if control is not None:
+            _calls.end(self._state, end, result)
         self._failed = False
         return result
+
+    def _is_over(self) -> bool:
+        """Waits for all ranks; whether the others have ended this call already. Ranks that are behind learn how."""
+        while not self._groups.meet():
+            self._groups.join_for_hand_over()
+            _calls.hand_over()
+            self._groups.barrier()
+            self._groups.leave()
+            self._groups.bury()
+            if _calls.is_over():
+                return True
+        return False
 
     def _end_round(self, parked: Parked) -> bool:
         """Leaves the groups, together with the others where that was agreed on; True: something must be undone."""

@@ -16,10 +16,12 @@ from typing import Any, Iterator, List, NamedTuple, Optional, Tuple
 from petctl.elastic import randomness
 from petctl.elastic.commits import Mark, Snapshot
 from petctl.elastic.parts import Copy, record_events
+from petctl.elastic.randomness import Generators
 from petctl.elastic.state import State, ledger_of
 
 BUCKET = 32 << 20
 NOTHING = Mark(0, 0, 0)
+BEHIND = Mark(-1, -1, -1)  # of a rank that takes any State that others have
 
 
 class Offer(NamedTuple):
@@ -42,11 +44,11 @@ def equalize(state: State, grouped: bool) -> None:
     if len(leading) > 1:
         ledger.same_numbers = len(set(leading)) == 1
     if len(leading) == len(offers):
+        ledger.behind = False
         return
     source = next(number for number, offer in enumerate(offers) if offer.own == newest)
-    torch = sys.modules["torch"]
     sent = ledger.snapshot(state) if rank == source else None
-    snapshot = _broadcast(torch, sent, ledger.same_numbers, source, _device(torch))
+    snapshot = broadcast(sent, randomness.capture() if ledger.same_numbers else None, source)
     if offers[rank].own == newest:
         return
     snapshot.events = record_events(snapshot.copies.values())
@@ -65,7 +67,7 @@ def _agree_on_saved(state: State, grouped: bool) -> List[Offer]:
         ledger_of(state).history.check()
         rank = sys.modules["torch"].distributed.get_rank() if grouped else 0
         newest = max(offer.saved for offer in offers)
-        if newest <= max(offer.own for offer in offers):
+        if newest <= max(NOTHING, *(offer.own for offer in offers)):
             return offers
         if rank == next(number for number, offer in enumerate(offers) if offer.saved == newest):
             for witness in ledger_of(state).witnesses:
@@ -75,7 +77,8 @@ def _agree_on_saved(state: State, grouped: bool) -> List[Offer]:
 def _offer(state: State) -> Offer:
     ledger = ledger_of(state)
     saved = [mark for mark in (witness.saved(state) for witness in ledger.witnesses) if mark is not None]
-    return Offer(ledger.mark, max([NOTHING, *saved]), ledger.base, randomness.capture().digest())
+    own = BEHIND if ledger.behind else ledger.mark
+    return Offer(own, max([NOTHING, *saved]), ledger.base, randomness.capture().digest())
 
 
 def _exchange(own: Offer) -> List[Offer]:
@@ -87,11 +90,13 @@ def _exchange(own: Offer) -> List[Offer]:
     return [Offer(Mark(*one[:3]), Mark(*one[3:6]), one[6], one[7]) for one in lists]
 
 
-def _broadcast(torch: Any, snapshot: Optional[Snapshot], with_generators: bool, source: int, device: Any) -> Snapshot:
+def broadcast(snapshot: Optional[Snapshot], generators: Optional[Generators], source: int) -> Snapshot:
+    """Sends the snapshot and generators of rank `source` to the whole group; the others hand in None."""
+    torch = sys.modules["torch"]
+    device = _device(torch)
     message: List[Any] = [None]
     filling = snapshot is None
     if snapshot is not None:
-        generators = randomness.capture() if with_generators else None
         shapes = {name: _shape(copy) for name, copy in snapshot.copies.items()}
         gradients = _shape(snapshot.gradients) if snapshot.gradients is not None else None
         message = [(snapshot.mark, snapshot.world, snapshot.base, generators, gradients, shapes)]

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     class Witness(Protocol):
         """Sees what happens to a State, in the thread that trains."""
 
+        def entering(self, state: State, call: int) -> None:
+            """A call of elastic.run begins with this State; it is this process's call number `call`."""
+
+        def ended(self, state: State) -> None:
+            """The next call begins: the last commit of the one that has ended is still there, and soon is not."""
+
         def beginning(self, state: State) -> None:
             """The State has no progress yet and is about to train: the time to load an older one."""
 
@@ -58,6 +64,7 @@ class Ledger:
         self.witnesses: List[Witness] = []
         self.history = Commits()
         self.same_numbers = True  # all ranks draw the same random numbers, as far as is known
+        self.behind = False  # this rank has skipped calls: whatever State the others have is newer than its own
         self._used = UsedGradients()
 
     @property
@@ -110,15 +117,23 @@ class Ledger:
         self.mark, self.world, self.base = snapshot.mark, snapshot.world, snapshot.base
         if not own:
             self.history.add(snapshot)
+            self.behind = False
+
+    def take_end(self, state: State) -> Snapshot:
+        """A copy of the State as it is now, in buffers of its own; the last commit stays what it is."""
+        return self._copy(state, self.mark, self.history.retire())
 
     def _take(self, state: State, mark: Mark) -> Snapshot:
-        old = self.history.retire()
+        snapshot = self._copy(state, mark, self.history.retire())
+        self.history.add(snapshot)
+        return snapshot
+
+    def _copy(self, state: State, mark: Mark, old: Optional[Snapshot]) -> Snapshot:
         buffers = old.copies if old is not None else {}
         copies = {name: parts.take(name, part, buffers.get(name)) for name, part in vars(state).items()}
         unused = self._used.take(vars(state).values(), old.gradients if old is not None else None)
         snapshot = Snapshot(mark, self.world, copies, self.base, unused, randomness.capture())
         snapshot.events = parts.record_events(copies.values())
-        self.history.add(snapshot)
         return snapshot
 
 

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from tests.integration.waiting import DEADLINE, own_part, until
 
@@ -117,6 +117,10 @@ class Worker:
         """Waits until it has made that step."""
         what = f"step {number} of rank {self.rank}: {self.lines()[-3:]}"
         until(lambda: any(line.get("step", -1) >= number for line in self.lines()) or self._gone(), what)
+
+    def wait_for(self, fits: Callable[[dict[str, Any]], bool], what: str) -> None:
+        """Waits until it has said such a line."""
+        until(lambda: any(map(fits, self.lines())) or self._gone(), f"{what} of rank {self.rank}")
 
     def last_made(self) -> int:
         """The last step that it made, committed or not."""

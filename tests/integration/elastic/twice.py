@@ -1,14 +1,22 @@
-"""Two trainings in one script, each with a State of its own: the second goes on from what the first has made."""
+"""Several trainings in one script, each going on from what the one before has made; every step adds exactly 1.
+
+CALLS of them with 20 steps each, the last one with STEPS; with SAME all have one State, else each has its own. HOLD
+names a place ("between", "entry", with ":RANK" for one rank) in the last one where workers wait for the file GO.
+"""
 
 import json
 import os
+import pathlib
 import time
 
 import torch
 
 from petctl import elastic
 
+CALLS = int(os.environ.get("CALLS", "2"))
+EVERY = int(os.environ.get("EVERY", "0"))
 torch.set_num_threads(1)
+torch.manual_seed(0)
 
 
 def say(**facts):
@@ -16,13 +24,28 @@ def say(**facts):
     os.write(1, json.dumps(facts).encode() + b"\n")
 
 
-def run(name, steps, begin):
-    model = torch.nn.Linear(1, 1, bias=False)
-    torch.nn.init.constant_(model.weight, begin)
-    state = elastic.State(model=model, step=0)
+def hold(name):
+    if os.environ.get("HOLD") in (name, f"{name}:{elastic.rank()}"):
+        say(held=name)
+        while not pathlib.Path(os.environ["GO"]).exists():
+            time.sleep(0.01)
 
+
+def new_state(begin):
+    model = torch.nn.Linear(1, 1, bias=False)
+    chance = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.constant_(model.weight, begin)
+    state = elastic.State(model=model, chance=chance, step=0)
+    if EVERY:
+        elastic.checkpoint(state, every=EVERY)
+    return state
+
+
+def run(state, call, steps):
     def train(state):
-        say(entered=name, at=state.step)
+        say(entered=call, at=state.step, weight=state.model.weight.item(), chance=state.chance.weight.item())
+        if call == CALLS:
+            hold("entry")
         while state.step < steps:
             one = torch.full((1,), 1.0 / elastic.world_size())
             torch.distributed.all_reduce(one)
@@ -31,13 +54,22 @@ def run(name, steps, begin):
             state.step += 1
             time.sleep(float(os.environ.get("STEP_TIME", "0")))
             state.commit()
-            say(step=state.step, run=name)
-        return state.model.weight.item()
+            say(step=state.step, call=call, weight=state.model.weight.item())
+        return {"weight": state.model.weight.item(), "model": state.model}
 
     return elastic.run(train, state, backend="gloo")
 
 
-first = run("first", 20, 0.0)
-say(first=first)
-second = run("second", int(os.environ.get("STEPS", "40")), first)
-say(done=second)
+state, result = new_state(0.0), {"weight": 0.0}
+for call in range(1, CALLS + 1):
+    if call > 1:
+        if call == CALLS:
+            hold("between")
+        if os.environ.get("SAME"):
+            state.step = 0
+        else:
+            state = new_state(result["weight"])
+    result = run(state, call, 20 if call < CALLS else int(os.environ.get("STEPS", "40")))
+    assert result["model"] is state.model
+    say(ended=call, weight=result["weight"], model=state.model.weight.item())
+say(done=result["weight"])
