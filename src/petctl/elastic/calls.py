@@ -143,10 +143,10 @@ class Calls:
 
 
 def take_end(state: State, same_numbers: bool) -> Optional[Snapshot]:
-    """Copies the State as the training function left it; None where a part cannot be copied."""
+    """Copies the State as the training function left it; None where a part cannot be copied, or has no room."""
     try:
         end = ledger_of(state).take_end(state)
-    except UsageError:
+    except (UsageError, MemoryError, sys.modules["torch"].cuda.OutOfMemoryError):
         return None
     if not same_numbers:
         end.generators = None  # each rank draws its own

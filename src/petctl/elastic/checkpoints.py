@@ -85,6 +85,12 @@ class Checkpoints:
             ledger = ledger_of(state)
             ledger.base = max(ledger.base, saved.base(directory))
 
+    def entered(self, state: State) -> None:
+        """Shuts out workers that an older coordinator still leads: their checkpoints are of another training."""
+        if place.rank() == 0:
+            with contextlib.suppress(OSError):  # whoever writes a checkpoint there says why it cannot
+                saved.claim(self.directory, self._now()[0], ledger_of(state).base)
+
     def ended(self, state: State) -> None:
         """Has the last commit of the call written; sharded parts cannot be: there is no group any more."""
         newest = ledger_of(state).history.newest

@@ -112,6 +112,8 @@ class _Training:
         self._ledger.world = now
         if control is not None:
             _calls.in_step()
+            for witness in self._ledger.witnesses:
+                witness.entered(self._state)
             control.begin(self._ledger.commits, store, place.rank(), now)
         result = self._train(self._state)
         joined = control is not None and self._groups.joined

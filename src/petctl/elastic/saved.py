@@ -5,6 +5,7 @@
         epoch.pkl        a part without
         __0_0.distcp     shards of sharded parts, of each rank (`sharded.py`)
         manifest.json    written last: the parts, and size and checksum of every file
+    DIRECTORY/.epoch-2   workers of epoch 2 train: nobody of an older one writes here any more
 
 All of it is made under another name and renamed when it is synced. The order is (epoch, round, step): what a cut-off
 worker of an older round writes late is older, however many steps it made. Nothing here knows when to write, or
@@ -32,6 +33,7 @@ from petctl.errors import UsageError
 MANIFEST = "manifest.json"
 _VERSION = 1
 _NAME = re.compile(r"epoch-(\d+)-round-(\d+)-step-(\d+)\Z")
+_CLAIM = re.compile(r"\.epoch-(\d+)\Z")
 _UNFINISHED = re.compile(r"\.writing-(epoch-\d+-round-\d+-step-\d+)-[0-9a-f]+\Z")
 _SHARD = ".distcp"  # as torch.distributed.checkpoint calls its files; all together they may be huge
 _BLOCK = 1 << 20
@@ -48,6 +50,24 @@ class Superseded(OSError):
 def marks(directory: Path) -> List[Mark]:
     """All checkpoints there are, the newest first."""
     return sorted((mark for mark in map(_mark, _listing(directory)) if mark is not None), reverse=True)
+
+
+def claim(directory: Path, epoch: int, base: int) -> None:
+    """Shuts out writers of older epochs, before this one has written a checkpoint of its own."""
+    older = _claims(directory)
+    if not older or max(older) < epoch:
+        directory.mkdir(parents=True, exist_ok=True)
+        draft = directory / f".epoch-{epoch}-{secrets.token_hex(4)}"
+        draft.write_text(json.dumps({"job": place.job(), "base": base}))
+        draft.rename(directory / f".epoch-{epoch}")
+    for number in older:
+        if number < epoch:
+            (directory / f".epoch-{number}").unlink(missing_ok=True)
+
+
+def _claims(directory: Path) -> List[int]:
+    """The epochs whose workers have trained with this directory, as far as they are remembered."""
+    return [int(match.group(1)) for match in map(_CLAIM.match, _listing(directory)) if match]
 
 
 def write(
@@ -106,6 +126,9 @@ def _check_is_newest(directory: Path, mark: Mark) -> None:
     newer = [other for other in marks(directory) if other[:2] > mark[:2]]
     if newer:
         raise Superseded(f"round {newer[0].round} (epoch {newer[0].epoch}) has written {newer[0]} already")
+    epoch = max(_claims(directory), default=0)
+    if epoch > mark.epoch:
+        raise Superseded(f"workers of a newer coordinator (epoch {epoch}) train already")
 
 
 def read(directory: Path, mark: Mark, checked: bool = False, allow_pickle: bool = False) -> Snapshot:
@@ -127,6 +150,14 @@ def read(directory: Path, mark: Mark, checked: bool = False, allow_pickle: bool 
 def base(directory: Path) -> int:
     """The epoch that this job counts from, so that its checkpoints are newer than all that an earlier job has left."""
     earlier = [0]
+    for epoch in _claims(directory):
+        try:
+            claimed = json.loads((directory / f".epoch-{epoch}").read_bytes())
+            if claimed["job"] == place.job():
+                return int(claimed["base"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        earlier.append(epoch)
     for mark in marks(directory):
         try:
             manifest = _manifest(directory / str(mark))

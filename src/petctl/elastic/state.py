@@ -33,6 +33,9 @@ if TYPE_CHECKING:
         def entering(self, state: State, call: int) -> None:
             """A call of elastic.run begins with this State; it is this process's call number `call`."""
 
+        def entered(self, state: State) -> None:
+            """A round begins, and all its ranks have the same State."""
+
         def ended(self, state: State) -> None:
             """The next call begins: the last commit of the one that has ended is still there, and soon is not."""
 

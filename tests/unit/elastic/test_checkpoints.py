@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from petctl.elastic import checkpoints, saved
-from petctl.elastic.checkpoints import checkpoint
+from petctl.elastic.checkpoints import Checkpoints, checkpoint
 from petctl.elastic.commits import Mark
 from petctl.elastic.state import State
 from petctl.errors import UsageError
@@ -247,6 +247,49 @@ def test_a_round_that_was_replaced_writes_no_more(
     assert kept.flush(DEADLINE)
     assert all(mark[:2] == (2, 5) for mark in saved.marks(tmp_path))
     assert "round 5 (epoch 2) has written" in capfd.readouterr().err
+
+
+def begun(directory: Path) -> tuple[State, Checkpoints]:
+    """A State that has entered a round; nothing is committed yet."""
+    state = State(step=0, seen=[])
+    kept = checkpoint(state, every=1, directory=str(directory))
+    assert kept is not None
+    kept.beginning(state)
+    kept.entered(state)
+    return state, kept
+
+
+def test_an_older_epoch_writes_no_more_once_a_newer_one_trains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    place(monkeypatch, 1, 4)
+    cut_off, old = begun(tmp_path)
+    place(monkeypatch, 2, 5)
+    state, new = begun(tmp_path)
+    place(monkeypatch, 1, 4)
+    cut_off.commit()
+    assert old.flush(DEADLINE)
+    assert saved.marks(tmp_path) == []
+    assert "workers of a newer coordinator (epoch 2) train already" in capfd.readouterr().err
+    place(monkeypatch, 2, 5)
+    state.commit()
+    assert new.flush(DEADLINE)
+    assert [mark[:2] for mark in saved.marks(tmp_path)] == [(2, 5)]
+
+
+def test_a_job_is_not_shut_out_by_an_earlier_one_that_left_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PETCTL_JOB_ID", "first")
+    place(monkeypatch, 3, 12)
+    begun(tmp_path)
+    monkeypatch.setenv("PETCTL_JOB_ID", "second")
+    for number in (1, 2):  # workers that are started later count as the first ones did
+        place(monkeypatch, number, number)
+        state, kept = begun(tmp_path)
+    state.commit()
+    assert kept.flush(DEADLINE)
+    assert saved.marks(tmp_path) == [Mark(5, 2, 1)]
 
 
 def test_a_new_job_writes_above_what_an_earlier_one_has_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
