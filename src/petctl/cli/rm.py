@@ -28,7 +28,7 @@ def command(jobs: tuple[str, ...], finished: bool, force: bool, output: str) -> 
     if finished:
         from petctl.jobs import list_jobs
 
-        handles += find_jobs(tuple(status.id for status in list_jobs() if status.final))
+        handles += find_jobs(tuple(status.id for status in list_jobs("local") if status.final))
     unique = {handle.id: handle for handle in handles}
     running = [name for name, handle in unique.items() if not force and not handle.status().final]
     if running:

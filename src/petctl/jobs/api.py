@@ -21,15 +21,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
-from petctl.clusters.config import cluster_names, resource_settings
+from petctl.clusters.config import resource_settings
 from petctl.clusters.patience import AWAY, Patience
 from petctl.clusters.printed import as_text
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.jobs.home import petctl_home
+from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
-from petctl.jobs.status import Status, damaged_status, status_from
+from petctl.jobs.status import Status, status_from
 from petctl.spec import IN_PLACE, Job, job_from_dict
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
@@ -240,7 +241,7 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
     try:
         return JobHandle(find_id(reference, here.ids(), called), here)
     except NotFound:
-        others = sorted({*cluster_names(), *Registry(home).clusters()} - {DEFAULT})
+        others = other_clusters(home)
         if not others:
             raise
     patience = Patience()
@@ -263,23 +264,3 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
         if not patient or failure.code != AWAY:
             raise failure
         patience.bear(failure)
-
-
-def list_jobs(cluster: str | None = None) -> list[Status]:
-    """All jobs of a cluster, newest first."""
-    where = find_cluster(cluster or DEFAULT, petctl_home())
-    registry = Registry(petctl_home())
-    known = registry.ended(where.name)
-    ids = set(where.ids())
-    fresh = [_listed(where, job_id) for job_id in ids if job_id not in known]
-    registry.keep(status for status in fresh if status.submitted)
-    registry.forget(where.name, set(known) - ids)
-    statuses = fresh + [status for job_id, status in known.items() if job_id in ids]
-    return sorted(statuses, key=lambda status: status.submitted, reverse=True)
-
-
-def _listed(cluster: Cluster, job_id: str) -> Status:
-    try:
-        return status_from(cluster.status(job_id))
-    except (InternalError, NotFound) as error:
-        return damaged_status(job_id, cluster.name, str(error))
