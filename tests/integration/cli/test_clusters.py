@@ -12,6 +12,7 @@ from typing import Iterator
 
 import pytest
 
+from tests.integration.waiting import until
 from tests.unit.clusters.kubernetes.servers import Handler, Server, serving, url_of
 
 from .conftest import Petctl, Terminal
@@ -150,3 +151,36 @@ def test_nobody_is_asked_for_a_password_while_many_clusters_are_asked(petctl: Pe
         terminal.close()
     assert b"must ask the user something" in terminal.screen and b"petctl list -c team" in terminal.screen
     assert not asked.exists()
+
+
+def test_rm_finished_tells_what_it_leaves(petctl: Petctl, silent: str) -> None:
+    here = petctl.submit("true")
+    petctl("wait", here)
+    with Namespace("imagenet-3f9k", "bert-7hx2").serve() as server:
+        kubeconfig(petctl, "team", url_of(server))
+        kubeconfig(petctl, "mute", silent)
+        done = petctl("rm", "--finished")
+        assert done.stdout == f"{here}: removed\n"
+        told = sorted(done.stderr.splitlines())
+        assert told[0] == "petctl: 2 ended jobs on cluster team not removed; use: petctl rm --finished -c team"
+        assert told[1].startswith("petctl: cluster mute: no answer within 2 s")
+        document = petctl.json("rm", "--finished")
+        assert document["removed"] == []
+        assert {(one["id"], one["cluster"]) for one in document["kept"]} == {
+            ("imagenet-3f9k", "team"),
+            ("bert-7hx2", "team"),
+        }
+        assert not [line for line in server.requests if line.startswith("DELETE")]
+        petctl("rm", "--finished", "-c", "team")
+        assert petctl("list", "-q", "-c", "team").stdout == ""
+
+
+def test_a_damaged_job_is_removed_and_does_not_keep_the_others(petctl: Petctl) -> None:
+    damaged, whole, alone = petctl.submit("true"), petctl.submit("true"), petctl.submit("true")
+    petctl("wait", damaged, whole, alone)
+    for one in (damaged, alone):
+        (petctl.home / "jobs" / one / "job.json").write_text("{")
+        (petctl.home / "jobs" / one / "status.json").write_text("{")
+    petctl("rm", alone)
+    assert sorted(petctl.json("rm", "--finished")["removed"]) == sorted([damaged, whole])
+    until(lambda: petctl.json("list") == [], "an empty list")
