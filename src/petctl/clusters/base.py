@@ -113,6 +113,9 @@ class Cluster(Protocol):
     def cancel(self, job_id: str, kill: bool) -> str:
         """Ends the job: workers get their grace, or with `kill` none."""
 
+    def unanswered_advice(self, job_id: str) -> str:
+        """What the user can do about a job that was told to end and does not: whole sentences."""
+
     def remove(self, job_id: str) -> None:
         """Forgets a job that has ended, with everything that was made for it."""
 

@@ -24,7 +24,7 @@ from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, Log
 from petctl.clusters.config import resource_settings
 from petctl.clusters.patience import AWAY, Patience
 from petctl.clusters.printed import as_text
-from petctl.errors import InternalError, NotFound, PetctlError, UsageError
+from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.jobs.home import petctl_home
 from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
@@ -116,15 +116,30 @@ class JobHandle:
         return self._cluster.cancel(self.id, kill)
 
     def remove(self, force: bool = False) -> None:
-        """Forgets an ended job with its logs and outputs; with `force` ends it first."""
-        if force and not self.status().final:
-            self.cancel(kill=True)
-            self.wait(KILL_WITHIN)
+        """Forgets an ended job with its logs and outputs; with `force` ends it first: Unreachable where it does not end
+        within 30 s."""
+        if force:
+            self._kill()
         secrets = own_secrets(self._cluster, self.id)
         self._cluster.remove(self.id)
         for name in secrets:
             self._cluster.remove_secret(name)
         Registry(petctl_home()).forget(self._cluster.name, [self.id])
+
+    def _kill(self) -> None:
+        try:
+            if self.status().final:
+                return
+        except InternalError:  # damaged: its cluster refuses to remove one that a process looks after
+            return
+        self.cancel(kill=True)
+        try:
+            self.wait(KILL_WITHIN)
+        except TimeoutError:
+            advice = self._cluster.unanswered_advice(self.id)
+            raise Unreachable(
+                f"{self.id} was not removed: it has not ended {KILL_WITHIN:g} s after kill. {advice}"
+            ) from None
 
     def exec(self, argv: Sequence[str], node: str | None = None) -> int:
         """Runs a command where a node's workers run, with this process' terminal; its exit code."""

@@ -179,6 +179,15 @@ class LocalCluster:
         except Unreachable:
             return "cancelling: its supervisor is being replaced and will see to it"
 
+    def unanswered_advice(self, job_id: str) -> str:
+        """Names the process that has to go, where there is one."""
+        directory = self._directory(job_id)
+        again = f"run petctl rm --force {job_id} again"
+        pid = (read_json(directory.coordinator) or {}).get("pid")
+        if pid and directory.supervised():
+            return f"Its supervisor does not answer. End it with: kill -9 {pid}; then {again}"
+        return f"See {directory.supervisor_log} for the reason, then {again}"
+
     def remove(self, job_id: str) -> None:
         """Removes the directory of a job that has ended."""
         directory = JobDirectory(self.jobs / job_id)
