@@ -89,6 +89,9 @@ class Cluster(Protocol):
     def record(self, job_id: str) -> dict[str, Any]:
         """The plan that the job was submitted with."""
 
+    def notes(self, job_id: str) -> list[str]:
+        """What its submitter should know, one sentence each."""
+
     def ids(self) -> list[str]:
         """Every job of this cluster, whoever submitted it from wherever."""
 

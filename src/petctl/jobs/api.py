@@ -58,6 +58,11 @@ class JobHandle:
         """What was submitted: the job, its code and all that was started for it; secrets by name only."""
         return self._cluster.record(self.id)
 
+    def notes(self) -> list[str]:
+        """What its submitter should know, one sentence each: what the snapshot leaves out, which variables of the
+        environment a job that waits may lose."""
+        return self._cluster.notes(self.id)
+
     def status(self) -> Status:
         """Where the job stands now."""
         return status_from(self._cluster.status(self.id))

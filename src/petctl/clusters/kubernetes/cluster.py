@@ -177,6 +177,10 @@ class KubernetesCluster:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
+    def notes(self, job_id: str) -> list[str]:
+        """The plan's."""
+        return list(self.record(job_id).get("notes", ()))
+
     def ids(self) -> list[str]:
         """Every job of the namespace."""
         return self._owners.ids()

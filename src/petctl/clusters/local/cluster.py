@@ -106,6 +106,14 @@ class LocalCluster:
                 "for instance with petctl rm --finished, and submit it again"
             ) from None
 
+    def notes(self, job_id: str) -> list[str]:
+        """The plan's, and what a job that waits may lose."""
+        from petctl.clusters.local.start_environment import waiting_note
+
+        directory, record = self._directory(job_id), self.record(job_id)
+        note = waiting_note(directory, record)
+        return [*record.get("notes", ()), *([note] if note else [])]
+
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
