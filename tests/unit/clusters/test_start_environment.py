@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from petctl.clusters.local.jobdir import JobDirectory
 from petctl.clusters.local.start_environment import forget_environment, keep_environment, start_words, waiting_note
 
 VALUE = hashlib.sha256(b"another token").hexdigest()[:40]
-RECORD = {"plan": {"task": {"env": {}}, "secrets": {}}}
+RECORD: dict[str, Any] = {"plan": {"task": {"env": {}}, "secrets": {}}}
 
 
 @pytest.fixture
