@@ -46,18 +46,16 @@ def create_group(home: Path, name: str, location: str, tags: Mapping[str, str]) 
 
 
 def create_workspace(home: Path, address: Address, location: str) -> dict[str, Any]:
-    """A workspace, or the one that is there, as with Azure; a group that is missing is made."""
+    """Makes a workspace, or finds the one that is there, as with Azure. Missing where its group does not exist, since
+    the name may be mistyped; only the group `default` is made."""
     tree, trail = Tree(home), trail_of("workspaces", address)
     with tree.locked():
-        _ensure(tree, "group", group_trail(address.group), {"location": location or LOCATION, "tags": None})
+        if address.group == DEFAULT:
+            _ensure(tree, "group", group_trail(DEFAULT), {"location": location or LOCATION, "tags": None})
+        elif tree.find(group_trail(address.group)) is None:
+            raise Missing(f"there is no group {address.group!r}; create it: batchai group create -n {address.group}")
         _ensure(tree, "workspace", trail, {"location": location or tree.read(trail[:1])["location"]})
     return tree.read(trail)
-
-
-def require_group(home: Path, name: str) -> None:
-    """A group that was named must be there, since its name may be mistyped; `default` is made when it is needed."""
-    if name != DEFAULT and Tree(home).find(group_trail(name)) is None:
-        raise Missing(f"there is no group {name!r}; make it first: batchai group create -n {name}")
 
 
 def create_experiment(home: Path, address: Address) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from petctl.cli.options import examples, output_option, print_json
+from petctl.cli.options import examples, output_option, print_json, print_unanswered
 from petctl.cli.text import duration
 
 STATES = ("pending", "queued", "starting", "running", "recovering", "succeeded", "failed", "cancelled", "lost")
@@ -17,7 +17,8 @@ STATES = ("pending", "queued", "starting", "running", "recovering", "succeeded",
     epilog=examples(
         "petctl list",
         "petctl list --state running --state recovering",
-        "petctl rm $(petctl list -q --state succeeded)",
+        "petctl list -c local",
+        "petctl rm $(petctl list -c local -q --state succeeded)",
         "petctl list -o json",
     ),
 )
@@ -26,10 +27,10 @@ STATES = ("pending", "queued", "starting", "running", "recovering", "succeeded",
 @click.option("-q", "--quiet", is_flag=True, help="Ids only.")
 @output_option()
 def command(cluster: str | None, states: tuple[str, ...], quiet: bool, output: str) -> None:
-    """List jobs, newest first."""
+    """List the jobs of this machine and of every other cluster that answers, newest first."""
     from petctl.jobs import list_jobs
 
-    jobs = [job for job in list_jobs(cluster=cluster) if not states or job.state in states]
+    jobs = [job for job in list_jobs(cluster, print_unanswered) if not states or job.state in states]
     if output == "json":
         print_json([job.to_dict() for job in jobs])
     elif quiet:
@@ -41,15 +42,17 @@ def command(cluster: str | None, states: tuple[str, ...], quiet: bool, output: s
         from petctl.cli.table import print_table
 
         now = time.time()
+        elsewhere = {job.cluster for job in jobs} - {cluster or "local"}
         rows = [
             [
                 job.id,
+                *([job.cluster] if elsewhere else []),
                 job.state,
                 f"{sum(node.state == 'running' for node in job.nodes)}/{job.size.wanted}",
                 str(job.round),
-                duration(now - job.submitted),
+                duration(now - job.submitted) if job.submitted else "",
                 job.command,
             ]
             for job in jobs
         ]
-        print_table(["ID", "STATE", "NODES", "ROUND", "AGE", "COMMAND"], rows)
+        print_table(["ID", *(["CLUSTER"] if elsewhere else []), "STATE", "NODES", "ROUND", "AGE", "COMMAND"], rows)

@@ -36,7 +36,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     try:
         from petctl.jobs import list_jobs
 
-        jobs = list_jobs()
+        jobs = list_jobs("local")  # the user is typing: no other cluster is waited for
     except Exception:
         return []
     jobs = [job for job in jobs if job.id.startswith(incomplete) or job.id.endswith(incomplete)]
@@ -71,6 +71,21 @@ def output_option(*choices: str) -> Callable[[Decorated], Decorated]:
 def print_json(document: object) -> None:
     """The one JSON document of a command."""
     click.echo(json.dumps(document, indent=2, default=str))
+
+
+def print_unanswered(name: str, error: Exception) -> None:
+    """Says in one line on stderr why a cluster's jobs are missing, and how to ask it alone."""
+    reason, again = " ".join(str(error).split()), f"petctl list -c {name}"
+    if _wants_json():
+        click.echo(json.dumps({"cluster": name, "error": reason, "next": again}), err=True)
+    else:
+        end = "" if reason.endswith((".", "?")) else "."
+        click.echo(f"petctl: cluster {name}: {reason}{end} To ask it alone: {again}", err=True)
+
+
+def _wants_json() -> bool:
+    context = click.get_current_context(silent=True)
+    return bool(context and getattr(context.find_root().obj, "json", False))
 
 
 def find_jobs(references: tuple[str, ...], patient: bool = False) -> list[JobHandle]:

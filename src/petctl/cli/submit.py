@@ -43,7 +43,7 @@ def submit_job(prepared: Prepared, cluster: str | None, quiet: bool) -> JobHandl
 
     with kept_secrets(prepared.secrets, cluster or prepared.job.cluster):
         handle = submit(prepared.job, cluster=cluster)
-    for note in () if quiet else handle.record().get("notes", ()):
+    for note in () if quiet else handle.notes():
         click.echo(f"petctl: {note}", err=True)
     return handle
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,6 +29,8 @@ KINDS = {
     "k8s": "petctl.clusters.kubernetes.cluster",
 }
 DEFAULT = "local"
+
+_attended: ContextVar[bool] = ContextVar("attended", default=True)
 
 
 class InUse(UsageError):
@@ -86,6 +89,9 @@ class Cluster(Protocol):
     def record(self, job_id: str) -> dict[str, Any]:
         """The plan that the job was submitted with."""
 
+    def notes(self, job_id: str) -> list[str]:
+        """What its submitter should know, one sentence each."""
+
     def ids(self) -> list[str]:
         """Every job of this cluster, whoever submitted it from wherever."""
 
@@ -109,6 +115,9 @@ class Cluster(Protocol):
 
     def cancel(self, job_id: str, kill: bool) -> str:
         """Ends the job: workers get their grace, or with `kill` none."""
+
+    def unanswered_advice(self, job_id: str) -> str:
+        """What the user can do about a job that was told to end and does not: whole sentences."""
 
     def remove(self, job_id: str) -> None:
         """Forgets a job that has ended, with everything that was made for it."""
@@ -136,6 +145,21 @@ class Cluster(Protocol):
 
 
 _NOT_YET = {"aws", "ec2", "eks", "azure", "aks", "azureml", "gcp", "gke", "slurm", "ssh"}
+
+
+@contextmanager
+def unattended() -> Iterator[None]:
+    """Within it no cluster asks the user anything: many are asked at once, and the caller may not wait for this one."""
+    token = _attended.set(False)
+    try:
+        yield
+    finally:
+        _attended.reset(token)
+
+
+def is_attended() -> bool:
+    """Whether a cluster may ask the user something: for a password, say."""
+    return _attended.get()
 
 
 def find_cluster(name: str, home: Path) -> Cluster:

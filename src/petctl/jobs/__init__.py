@@ -1,6 +1,7 @@
 """The life of a job as its user sees it: submit, find, follow, scale, cancel, remove. The Python API.
 
-    api.py       submit, resubmit, get, list_jobs, render; JobHandle
+    api.py       submit, resubmit, get, render; JobHandle
+    listing.py   list_jobs: of one cluster, or of all that answer
     status.py    Status: one model for every cluster
     diagnosis.py why a job failed, as far as that is known by a name
     names.py     ids such as mnist-3f9k, and finding a job by a part of one
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from petctl.clusters.base import LogLine as LogLine
     from petctl.jobs.api import JobHandle as JobHandle
     from petctl.jobs.api import get as get
-    from petctl.jobs.api import list_jobs as list_jobs
     from petctl.jobs.api import render as render
     from petctl.jobs.api import resubmit as resubmit
     from petctl.jobs.api import submit as submit
+    from petctl.jobs.listing import list_jobs as list_jobs
     from petctl.jobs.status import Status as Status
 
 _LAZY = {
@@ -32,7 +33,7 @@ _LAZY = {
     "LogLine": "petctl.clusters.base",
     "Status": "petctl.jobs.status",
     "get": "petctl.jobs.api",
-    "list_jobs": "petctl.jobs.api",
+    "list_jobs": "petctl.jobs.listing",
     "render": "petctl.jobs.api",
     "resubmit": "petctl.jobs.api",
     "submit": "petctl.jobs.api",

@@ -21,15 +21,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
-from petctl.clusters.config import cluster_names, resource_settings
+from petctl.clusters.config import resource_settings
 from petctl.clusters.patience import AWAY, Patience
 from petctl.clusters.printed import as_text
-from petctl.errors import InternalError, NotFound, PetctlError, UsageError
+from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.jobs.home import petctl_home
+from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
-from petctl.jobs.status import Status, damaged_status, status_from
+from petctl.jobs.status import Status, status_from
 from petctl.spec import IN_PLACE, Job, job_from_dict
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
@@ -56,6 +57,11 @@ class JobHandle:
     def record(self) -> dict[str, Any]:
         """What was submitted: the job, its code and all that was started for it; secrets by name only."""
         return self._cluster.record(self.id)
+
+    def notes(self) -> list[str]:
+        """What its submitter should know, one sentence each: what the snapshot leaves out, which variables of the
+        environment a job that waits may lose."""
+        return self._cluster.notes(self.id)
 
     def status(self) -> Status:
         """Where the job stands now."""
@@ -115,15 +121,30 @@ class JobHandle:
         return self._cluster.cancel(self.id, kill)
 
     def remove(self, force: bool = False) -> None:
-        """Forgets an ended job with its logs and outputs; with `force` ends it first."""
-        if force and not self.status().final:
-            self.cancel(kill=True)
-            self.wait(KILL_WITHIN)
+        """Forgets an ended job with its logs and outputs; with `force` ends it first: Unreachable where it does not end
+        within 30 s."""
+        if force:
+            self._kill()
         secrets = own_secrets(self._cluster, self.id)
         self._cluster.remove(self.id)
         for name in secrets:
             self._cluster.remove_secret(name)
         Registry(petctl_home()).forget(self._cluster.name, [self.id])
+
+    def _kill(self) -> None:
+        try:
+            if self.status().final:
+                return
+        except InternalError:  # damaged: its cluster refuses to remove one that a process looks after
+            return
+        self.cancel(kill=True)
+        try:
+            self.wait(KILL_WITHIN)
+        except TimeoutError:
+            advice = self._cluster.unanswered_advice(self.id)
+            raise Unreachable(
+                f"{self.id} was not removed: it has not ended {KILL_WITHIN:g} s after kill. {advice}"
+            ) from None
 
     def exec(self, argv: Sequence[str], node: str | None = None) -> int:
         """Runs a command where a node's workers run, with this process' terminal; its exit code."""
@@ -240,7 +261,7 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
     try:
         return JobHandle(find_id(reference, here.ids(), called), here)
     except NotFound:
-        others = sorted({*cluster_names(), *Registry(home).clusters()} - {DEFAULT})
+        others = other_clusters(home)
         if not others:
             raise
     patience = Patience()
@@ -263,23 +284,3 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
         if not patient or failure.code != AWAY:
             raise failure
         patience.bear(failure)
-
-
-def list_jobs(cluster: str | None = None) -> list[Status]:
-    """All jobs of a cluster, newest first."""
-    where = find_cluster(cluster or DEFAULT, petctl_home())
-    registry = Registry(petctl_home())
-    known = registry.ended(where.name)
-    ids = set(where.ids())
-    fresh = [_listed(where, job_id) for job_id in ids if job_id not in known]
-    registry.keep(status for status in fresh if status.submitted)
-    registry.forget(where.name, set(known) - ids)
-    statuses = fresh + [status for job_id, status in known.items() if job_id in ids]
-    return sorted(statuses, key=lambda status: status.submitted, reverse=True)
-
-
-def _listed(cluster: Cluster, job_id: str) -> Status:
-    try:
-        return status_from(cluster.status(job_id))
-    except (InternalError, NotFound) as error:
-        return damaged_status(job_id, cluster.name, str(error))

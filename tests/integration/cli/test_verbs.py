@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import stat
@@ -276,3 +277,18 @@ def test_watching_ends_with_the_job(petctl: Petctl) -> None:
     assert "succeeded" in petctl("status", "--watch", job).stdout.splitlines()[-1]
     states = [json.loads(line)["state"] for line in petctl("status", "-w", "-o", "json", job).stdout.splitlines()]
     assert states == ["succeeded"]
+
+
+def test_rm_force_of_a_job_whose_supervisor_hangs_says_what_to_do(petctl: Petctl) -> None:
+    job = petctl.submit(petctl.script("waits.py", WAITS))
+    petctl.follow_until(job, "ready")
+    supervisor = json.loads((petctl.home / "jobs" / job / "coordinator.json").read_text())["pid"]
+    os.kill(supervisor, signal.SIGSTOP)
+    try:
+        refused = petctl("rm", "--force", job, code=1)
+        assert f"{job} was not removed" in refused.stderr and "fault of petctl" not in refused.stderr
+        assert f"kill -9 {supervisor}; then run petctl rm --force {job} again" in refused.stderr
+    finally:
+        os.kill(supervisor, signal.SIGKILL)  # as the message says; its standby, or the next command, ends the job
+    petctl("rm", "--force", job)
+    assert petctl.json("list") == []

@@ -14,7 +14,7 @@ from petctl.batchai.files import follow, list_files
 from petctl.batchai.jobs import SUBMITTING, _own_secrets, create_job, handle_of
 from petctl.batchai.names import Address, resource_id
 from petctl.batchai.removal import delete_jobs
-from petctl.batchai.resources import create_experiment, create_workspace, trail_of
+from petctl.batchai.resources import create_experiment, create_group, create_workspace, trail_of
 from petctl.batchai.standing import STATES, _seen, look
 from petctl.batchai.tree import Missing, Trail, Tree
 from petctl.clusters.local.jobdir import take_lock
@@ -28,6 +28,7 @@ JOB = Address("g", "w", "e", "j")
 
 def named(home: Path, **fields: Any) -> Path:
     """A job's name with a record; its directory."""
+    create_group(home, "g", "", {})
     create_workspace(home, JOB, "")
     create_experiment(home, JOB)
     tree = Tree(home)
@@ -79,6 +80,7 @@ def test_one_that_ends_while_somebody_looks_is_never_taken_for_cut_off(
 
 
 def test_a_submission_that_fails_takes_its_own_secrets_along_and_no_others(home: Path) -> None:
+    create_group(home, "g", "", {})
     create_workspace(home, JOB, "")
     create_experiment(home, JOB)
     set_secret(home, "batchai.T.1", "of the job that is submitted again")

@@ -20,6 +20,7 @@ def test_a_resource_needs_its_parents_and_is_found_again(home: Path) -> None:
     tree = Tree(home)
     with pytest.raises(Missing, match="no resource group 'g'"), tree.locked():
         tree.make(trail_of("workspaces", SPACE), {})
+    create_group(home, "g", "", {})
     create_workspace(home, SPACE, "eastus")
     assert tree.read(trail_of("workspaces", SPACE))["location"] == "eastus"
     assert tree.names(group_trail("g"), "workspaces") == ["w"]
@@ -28,6 +29,7 @@ def test_a_resource_needs_its_parents_and_is_found_again(home: Path) -> None:
 
 
 def test_a_missing_one_is_told_with_the_nearest(home: Path) -> None:
+    create_group(home, "g", "", {})
     create_workspace(home, SPACE, "")
     create_experiment(home, SPACE._replace(experiment="chainer"))
     tree = Tree(home)
@@ -51,6 +53,7 @@ def test_where_there_is_none_yet_the_way_to_the_first_is_told(home: Path) -> Non
         "there is no resource group 'default', nor any other; "
         "the first job makes it: batchai job create -n NAME -f job.json"
     )
+    create_group(home, "g", "", {})
     create_workspace(home, SPACE, "")
     create_experiment(home, SPACE._replace(experiment="chainer"))
     job = told(trail_of("jobs", SPACE._replace(experiment="chainer", name="j")))
@@ -99,6 +102,7 @@ def test_one_of_many_at_once_makes_it(home: Path) -> None:
 
 
 def test_what_a_killed_maker_left_is_cleared_away_and_never_seen(home: Path) -> None:
+    create_group(home, "g", "", {})
     create_workspace(home, SPACE, "")
     tree = Tree(home)
     draft = tree.root / ".new-0123"
@@ -123,6 +127,7 @@ def test_what_lies_beside_a_damaged_record_is_left_alone(home: Path) -> None:
 
 
 def test_what_is_being_deleted_takes_no_children(home: Path) -> None:
+    create_group(home, "g", "", {})
     create_workspace(home, SPACE, "")
     tree = Tree(home)
     with tree.locked():
@@ -136,6 +141,16 @@ def test_what_is_being_deleted_takes_no_children(home: Path) -> None:
 
 
 def test_the_same_words_twice_are_no_error(home: Path) -> None:
+    create_group(home, "g", "", {})
     first = create_workspace(home, SPACE, "eastus")
     assert create_workspace(home, SPACE, "westus") == first
     assert create_group(home, "g", "", {"team": "vision"})["tags"] == {"team": "vision"}
+
+
+def test_a_workspace_makes_no_group_but_the_default(home: Path) -> None:
+    with pytest.raises(Missing, match=r"there is no group 'typo'; create it: batchai group create -n typo") as caught:
+        create_workspace(home, Address("typo", "w"), "")
+    assert caught.value.code == 3
+    assert Tree(home).find(group_trail("typo")) is None
+    create_workspace(home, Address("default", "w"), "")
+    assert Tree(home).read(group_trail("default"))["location"]

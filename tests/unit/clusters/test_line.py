@@ -22,7 +22,8 @@ from petctl.clusters.local.jobdir import JobDirectory, take_lock, write_json
 from petctl.clusters.local.line import Line, View, line_of
 from petctl.clusters.local.lost import newest_status
 from petctl.clusters.local.slots import Slots
-from petctl.clusters.local.starting import LOCK_OPTION, keep_environment, start_supervisor, take_over
+from petctl.clusters.local.start_environment import keep_environment
+from petctl.clusters.local.starting import LOCK_OPTION, start_supervisor, take_over
 from petctl.clusters.local.turn import MOST_LIVES, UNBORN_WITHIN
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.spec import Job

@@ -8,9 +8,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from petctl.bundle.download import download
 from petctl.clusters.certificate import make_certificate
 from petctl.depot import exchange
 from petctl.depot.exchange import Exchange
@@ -149,6 +151,57 @@ def test_a_node_reaches_its_store_through_the_proxy(tmp_path: Path, monkeypatch:
             assert asking.once("GET", "https://store.example.org/bucket/x?sig=hidden").body == b"secret"
     assert len(told) == 1 and told[0].startswith("CONNECT store.example.org:443 ")
     assert "Proxy-Authorization: Basic YW5uOnNlY3JldA==" in told[0] and "sig=" not in told[0]
+
+
+@pytest.fixture
+def store_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store's name and address mean this machine, as a line in /etc/hosts would have it."""
+    resolve = socket.getaddrinfo
+
+    def resolved(host: object, *words: object, **more: object) -> object:
+        return resolve("127.0.0.1" if host in ("store.example.org", "10.9.9.9") else host, *words, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("rule", ["store.example.org", ".example.org", "*"])
+@pytest.mark.usefixtures("store_here")
+def test_a_node_goes_round_the_proxy_where_no_proxy_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    with tls_store(tmp_path) as (port, trusting), proxy(port) as (url, told):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        monkeypatch.setenv("NO_PROXY", rule)
+        monkeypatch.setattr(exchange, "_tls_context", lambda: trusting)
+        assert Exchange().once("GET", f"https://store.example.org:{port}/bucket/x").body == b"secret"
+    assert told == []
+
+
+@pytest.mark.usefixtures("store_here")
+def test_code_is_downloaded_by_the_same_rule(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("http_proxy", raising=False)
+    with proxy(None) as (url, told), proxy(None) as (store, asked):
+        monkeypatch.setenv("HTTP_PROXY", url)
+        download("http://10.1.2.3:1/code.py", tmp_path / "code.py", 100)
+        assert (tmp_path / "code.py").read_bytes() == b"plain"
+        assert told[0].startswith("GET http://10.1.2.3:1/code.py HTTP/1.1")
+        assert "Proxy-Authorization: Basic YW5uOnNlY3JldA==" in told[0]
+        monkeypatch.setenv("NO_PROXY", "10.9.0.0/16")  # a network, which urllib's own rule does not know
+        download(f"http://10.9.9.9:{urlsplit(store).port}/code.py", tmp_path / "code.py", 100)
+    assert len(told) == 1 and asked[0].startswith("GET /code.py HTTP/1.1") and "Proxy-" not in asked[0]
+
+
+def test_code_over_tls_is_downloaded_through_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_PROXY", "no_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with tls_store(tmp_path) as (port, _), proxy(port) as (url, told):
+        monkeypatch.setenv("HTTPS_PROXY", url)
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
+        download("https://store.example.org/code.py", tmp_path / "code.py", 100)
+    assert (tmp_path / "code.py").read_bytes() == b"secret"
+    assert len(told) == 1 and told[0].startswith("CONNECT store.example.org:443 ")
 
 
 def test_without_tls_the_proxy_is_told_the_whole_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,8 @@ def _row(found: Any) -> dict[str, Any]:
 def create(address: Address, location: str) -> object:
     """Make a workspace in a group that is there."""
     from petctl.batchai import reported
-    from petctl.batchai.resources import create_workspace, require_group
+    from petctl.batchai.resources import create_workspace
 
-    require_group(words.home(), address.group)
     return reported.workspace(address, create_workspace(words.home(), address, location))
 
 

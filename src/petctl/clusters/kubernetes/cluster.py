@@ -177,6 +177,10 @@ class KubernetesCluster:
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
+    def notes(self, job_id: str) -> list[str]:
+        """The plan's."""
+        return list(self.record(job_id).get("notes", ()))
+
     def ids(self) -> list[str]:
         """Every job of the namespace."""
         return self._owners.ids()
@@ -334,6 +338,13 @@ class KubernetesCluster:
         outcome = {"state": "cancelled", "code": 130, "sentence": f"cancelled by the user {when}"}
         owner.put_to_sleep(json.dumps({"outcome": outcome, "finished": time.time()}))
         return f"cancelled {when}"
+
+    def unanswered_advice(self, job_id: str) -> str:
+        """Shows where its pods are to be seen: a machine that is gone keeps them."""
+        pods = f"kubectl -n {self._namespace} get pods -l {selector(job_id)}"
+        return (
+            f"Its pods may be on a machine that does not answer; see: {pods}. Then run petctl rm --force {job_id} again"
+        )
 
     def remove(self, job_id: str) -> None:
         """Deletes the owner, with all that was made for the job."""

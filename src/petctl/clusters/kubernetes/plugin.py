@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from petctl.clusters.base import is_attended
 from petctl.errors import PetctlError, UsageError
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -86,12 +87,14 @@ class Plugin:
 
 def _run(program: Program) -> bytes:
     """What it printed."""
-    interactive = program.mode != "Never" and sys.stdin is not None and sys.stdin.isatty()
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+    interactive = program.mode != "Never" and terminal and is_attended()
     if program.mode == "Always" and not interactive:
-        raise LoginFailed(
-            f"{program.origin}: {program.command} must ask the user something (interactiveMode: Always), and there is "
-            "no terminal; log in at a terminal first, or use credentials that need none"
-        )
+        why = "there is no terminal; log in at a terminal first, or use credentials that need none"
+        if terminal:
+            why = "it may not while several clusters are asked; name this one with -c"
+        asks = f"{program.command} must ask the user something (interactiveMode: Always)"
+        raise LoginFailed(f"{program.origin}: {asks}, and {why}")
     asked: dict[str, Any] = {"interactive": interactive}
     if program.cluster is not None:
         asked["cluster"] = program.cluster

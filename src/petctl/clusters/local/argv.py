@@ -29,7 +29,7 @@ def node_argv(
 
 
 def supervisor_environment(environment: Mapping[str, str]) -> Dict[str, str]:
-    """The submitter's environment, for supervisor, agents and workers alike; it is handed on and never written down."""
+    """The submitter's environment, for supervisor, agents and workers alike."""
     # A job submitted from inside another job's worker must not be taken for a part of that one.
     own = {name: value for name, value in environment.items() if name not in ("PETCTL_NODE_KEY", "PETCTL_WORKER_KEY")}
     if own.get("PYTHONPATH"):  # the supervisor has another working directory

@@ -15,6 +15,7 @@ from typing import Any, Optional
 from petctl.clusters.local.claims import running_nodes, slots_of
 from petctl.clusters.local.jobdir import JobDirectory, read_json, take_lock, write_json, write_once
 from petctl.clusters.local.processes import sweep
+from petctl.clusters.local.start_environment import forget_environment
 from petctl.errors import InternalError, NotFound, PetctlError
 
 CANCELLED_IN_LINE = "cancelled while it was queued"
@@ -56,7 +57,7 @@ def bury(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
                 write_json(directory.status, status, reserved=True)
         with suppress(PetctlError):  # whoever needs the slots finds that nobody uses them
             slots_of(directory.home, record["cluster"]).release(directory.id)
-        directory.start.unlink(missing_ok=True)
+        forget_environment(directory)
         directory.give_back()
         return status
     finally:

@@ -106,6 +106,14 @@ class LocalCluster:
                 "for instance with petctl rm --finished, and submit it again"
             ) from None
 
+    def notes(self, job_id: str) -> list[str]:
+        """The plan's, and what a job that waits may lose."""
+        from petctl.clusters.local.start_environment import waiting_note
+
+        directory, record = self._directory(job_id), self.record(job_id)
+        note = waiting_note(directory, record)
+        return [*record.get("notes", ()), *([note] if note else [])]
+
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def ids(self) -> list[str]:
@@ -178,6 +186,15 @@ class LocalCluster:
             return str(self._ask(directory, "cancel", kill=kill))
         except Unreachable:
             return "cancelling: its supervisor is being replaced and will see to it"
+
+    def unanswered_advice(self, job_id: str) -> str:
+        """Names the process that has to go, where there is one."""
+        directory = self._directory(job_id)
+        again = f"run petctl rm --force {job_id} again"
+        pid = (read_json(directory.coordinator) or {}).get("pid")
+        if pid and directory.supervised():
+            return f"Its supervisor does not answer. End it with: kill -9 {pid}; then {again}"
+        return f"See {directory.supervisor_log} for the reason, then {again}"
 
     def remove(self, job_id: str) -> None:
         """Removes the directory of a job that has ended."""

@@ -14,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from petctl.clusters.local.fleet_model import Wish
-from petctl.clusters.local.starting import keep_environment
+from petctl.clusters.local.start_environment import keep_environment
 from petctl.rendezvous.events import End, Scale
 from petctl.rendezvous.messages import CANCELLED, Outcome
 

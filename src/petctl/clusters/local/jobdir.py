@@ -47,7 +47,9 @@ class JobDirectory:
     join = _Part("join.json")
     certificate = _Part("cert.pem")
     key = _Part("key.pem")
-    start = _Part("start.json")  # 0600: the environment to start its supervisor in, until it has a node
+    start = _Part(
+        "start.json"
+    )  # 0600: the environment to start its supervisor in, without secrets, until it has a node
     epoch = _Part("epoch")
     supervisor_lock = _Part("supervisor.lock")
     revive_lock = _Part("revive.lock")

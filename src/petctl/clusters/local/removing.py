@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 from petctl.clusters.local.jobdir import JobDirectory
+from petctl.clusters.local.start_environment import forget_environment
 from petctl.errors import NotFound, PetctlError
 
 
@@ -19,6 +20,7 @@ def remove_directory(directory: JobDirectory) -> None:
         directory.path.rename(hidden)
     except FileNotFoundError:
         raise NotFound(f"{directory.id} was removed by somebody else in this moment") from None
+    forget_environment(directory)
     try:
         shutil.rmtree(hidden)
     except OSError as error:  # what a container has written may be another user's

@@ -1,8 +1,8 @@
 """Starting a job's supervisor: by its submitter, or much later by whoever finds that it is due.
 
-Whoever that is, the supervisor runs in its submitter's environment, which therefore lies in the job's directory,
-readable by its user alone, until the job has a node. The starter takes the supervisor's lock and hands it on, so that
-a job whose supervisor is coming up is never taken for one that has none, and two starters cannot start two.
+Whoever that is, the supervisor runs in its submitter's environment (`start_environment.py`). The starter takes the
+supervisor's lock and hands it on, so that a job whose supervisor is coming up is never taken for one that has none, and
+two starters cannot start two.
 """
 
 from __future__ import annotations
@@ -11,22 +11,12 @@ import fcntl
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, List, Mapping, Optional
 
-from petctl.clusters.local.argv import supervisor_environment
-from petctl.clusters.local.jobdir import JobDirectory, read_json, sync, take_lock, write_json
+from petctl.clusters.local.jobdir import JobDirectory, read_json, take_lock
+from petctl.clusters.local.start_environment import start_words
 
 LOCK_OPTION = "--lock"
-
-
-def keep_environment(directory: JobDirectory) -> None:
-    """Writes down what the supervisor is to be started with, as it is here and now; its directory is for the caller to
-    sync."""
-    umask = os.umask(0o077)
-    os.umask(umask)
-    words = {"environment": supervisor_environment(os.environ), "umask": umask}
-    write_json(directory.start, words, mode=0o600)
-    sync(directory.start)
 
 
 def start_supervisor(directory: JobDirectory) -> bool:
@@ -61,7 +51,7 @@ def bring_back(directory: JobDirectory, record: Mapping[str, Any]) -> None:
 
 def start_detached(argv: List[str], directory: JobDirectory, lock: int) -> None:
     """Through a shell that ends at once, so that the supervisor is nobody's child and never a zombie of ours."""
-    kept = read_json(directory.start) or {}
+    kept = start_words(directory)
     with open(directory.supervisor_log, "ab", buffering=0) as output:
         subprocess.run(
             ["/bin/sh", "-c", '"$@" &', "sh", *argv],
@@ -69,8 +59,8 @@ def start_detached(argv: List[str], directory: JobDirectory, lock: int) -> None:
             stdout=output,
             stderr=output,
             cwd="/",
-            env=_environment(kept),
-            umask=int(kept.get("umask", -1)),
+            env=kept["environment"],
+            umask=kept["umask"],
             start_new_session=True,
             pass_fds=(lock,),
             check=True,
@@ -89,8 +79,3 @@ def take_over(lock: Optional[int], path: Path) -> Optional[int]:
         except OSError:
             pass  # a number that means nothing here
     return take_lock(path)
-
-
-def _environment(kept: Mapping[str, Any]) -> Dict[str, str]:
-    environment = kept.get("environment")
-    return dict(environment) if isinstance(environment, dict) else supervisor_environment(os.environ)

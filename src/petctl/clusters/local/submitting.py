@@ -23,7 +23,7 @@ from petctl.clusters.local.argv import supervisor_argv
 from petctl.clusters.local.claims import claim_of, slots_of
 from petctl.clusters.local.jobdir import JobDirectory, sync_directory, write_json, write_text
 from petctl.clusters.local.line import line_of
-from petctl.clusters.local.starting import keep_environment
+from petctl.clusters.local.start_environment import forget_environment, keep_environment
 from petctl.errors import PetctlError
 from petctl.rendezvous.joinfile import JoinFile, write_join_file
 
@@ -53,6 +53,8 @@ def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
                 line.look(slots)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
+        if not directory.path.exists():
+            forget_environment(directory)
         raise
 
 
@@ -83,7 +85,7 @@ def _write(draft: Path, final: JobDirectory, plan: Mapping[str, Any]) -> None:
     if plan["code"]:
         # A link: the archive lives as long as one job needs it, and many jobs cost one.
         os.link(plan["code"]["archive"], here.code)
-    keep_environment(here)
+    keep_environment(here, final)
     here.reserve()
     write_json(here.job, plan, durable=True)
 

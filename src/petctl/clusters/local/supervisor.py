@@ -41,6 +41,7 @@ from petctl.clusters.local.recorder import Recorder
 from petctl.clusters.local.secrets import secret_values
 from petctl.clusters.local.sending import Sending
 from petctl.clusters.local.standby import CROWDED_DELAY, DELAY, FIRST_DELAY, OPTION, Standby
+from petctl.clusters.local.start_environment import forget_environment, lost_variables
 from petctl.clusters.local.starting import LOCK_OPTION, take_over
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.calls import FLAG, WHOLE, Call
@@ -116,6 +117,9 @@ class Supervisor:
                     self.recorder.event(
                         "started", f"{self.directory.id} starts with {granted} of {wanted} node(s)", nodes=granted
                     )
+                    lost = lost_variables(self.directory, self.record)
+                    if lost:
+                        self.recorder.event("environment", lost)
                     return True
                 if not turn.first:
                     return False
@@ -223,7 +227,7 @@ class Supervisor:
             if effect.kind == "joined" and self.machine is not None and data["node"] in self.machine.nodes:
                 self.keeper.joined(data["node"], self.machine.nodes[data["node"]].report.incarnation)
                 if not self.plan.get("container"):  # where nodes cannot bring a supervisor back, others need it
-                    self.directory.start.unlink(missing_ok=True)
+                    forget_environment(self.directory)
             if effect.kind == "running" and self.machine is not None:
                 data["members"] = members_of(self.machine)
             self.recorder.event(effect.kind, effect.sentence, **data)
@@ -375,7 +379,7 @@ class Supervisor:
         self.recorder.finish(outcome, float(outcome.get("finished", self.finished)), results=self._results())
         self.allotment.line.start(due)
         self.standby.dismiss()  # last: it goes on with whatever a killed supervisor has left undone
-        self.directory.start.unlink(missing_ok=True)
+        forget_environment(self.directory)
         self.directory.give_back()
 
 
