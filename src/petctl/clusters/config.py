@@ -44,7 +44,7 @@ def user_file() -> Path:
 
 
 def trusted_text(path: Path) -> str:
-    """What a file says that nobody named: UsageError where another user owns it or may change it."""
+    """Reads a file whose content petctl obeys: UsageError where another user owns it or may change it."""
     from petctl.clusters.trust import open_trusted
 
     try:
