@@ -21,7 +21,7 @@ from petctl.act.accounts import Account, Hidden
 from petctl.act.documents import BASE, converted, over, user_path, with_bases
 from petctl.act.keys import KEYS
 from petctl.clusters.base import DEFAULT, KINDS
-from petctl.clusters.config import cluster_settings, resource_settings, trusted_text
+from petctl.clusters.config import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.jobs.home import petctl_home
 
@@ -92,7 +92,6 @@ def find_config(
     """The configuration of that name, or the default one. `required`: there must be a file, or a cluster's name."""
     own = Path.cwd() / FOLDER_OF_FILES / f"{cluster}.yaml" if cluster else None
     if own is not None and os.path.isfile(own):  # noqa: PTH113  a name may be too long for pathlib
-        trusted_text(own)
         return _config(own, None, overrides)
     default = default_file()
     if cluster:
@@ -127,10 +126,7 @@ def default_file() -> Path | None:
             raise UsageError(f"{VARIABLE} is {said}, and there is no such file; correct it, or unset it")
         return path
     path = Path.cwd() / DEFAULT_FILE
-    if not path.is_file():
-        return None
-    trusted_text(path)
-    return path
+    return path if path.is_file() else None
 
 
 def _config(file: Path | None, cluster: str | None, overrides: Mapping[str, object] | None) -> Config:
