@@ -12,6 +12,7 @@ import pytest
 from petctl.act.accounts import KEYS as ACCOUNT_KEYS
 from petctl.act.config import Config, find_config
 from petctl.act.keys import DOCKER, ENTRY, KEYS
+from petctl.clusters.base import find_cluster
 from petctl.errors import UsageError
 
 ACCOUNT = "account_name: vig\naccount_key: a2V5\nsas_token: ?sv=1&sig=x\ncontainer_name: box\n"
@@ -90,8 +91,17 @@ def test_a_cluster_of_petctl_without_a_file_of_its_own(project: Path) -> None:
     assert (found.name, found.cluster, found.experiment, found.gpu_per_node) == ("lab", "lab", "e", 2)
     assert found.code_key == find_config().code_key
     assert find_config("local").cluster == "local"
-    with pytest.raises(UsageError, match=r"-c nolab: there is no file .*nolab.yaml, and petctl knows no cluster"):
+    with pytest.raises(UsageError, match=r"-c nolab: there is no file .*nolab.yaml, and petctl knows no cluster") as no:
         find_config("nolab")
+    assert str(no.value).endswith("make one on this machine: petctl cluster create nolab")
+
+
+def test_no_cluster_of_this_machine_is_advised_in_place_of_a_cloud(tmp_path: Path) -> None:
+    """petctl's own commands say the same."""
+    for said in (lambda: find_config("aws"), lambda: config("cluster: aws\n"), lambda: find_cluster("aws", tmp_path)):
+        with pytest.raises(UsageError, match=r"petctl has no aws clusters; a Kubernetes .* \(-c k8s\)$") as refusal:
+            said()
+        assert "cluster create" not in str(refusal.value)
 
 
 def test_which_cluster_runs_go_to(project: Path) -> None:
