@@ -31,7 +31,7 @@ def create_aml_client(**overrides: Any) -> AMLClient:
     from petctl.act.config import find_config
 
     cluster = overrides.pop("cluster", None)
-    return AMLClient(find_config(cluster, overrides))
+    return AMLClient(find_config(cluster, overrides, named_by="cluster"))
 
 
 class AMLClient:
@@ -87,7 +87,7 @@ class AMLClient:
         from petctl.act.config import find_config
         from petctl.act.runs import resubmit
 
-        to = find_config(resubmit_to) if resubmit_to else None
+        to = find_config(resubmit_to, named_by="resubmit_to") if resubmit_to else None
         return resubmit(run_id, self.config, to=to, new_code=new_code, say=self._say).id
 
     def ssh(self, run_id: str, cmd: str | Sequence[str] = "/bin/sh") -> int:
@@ -163,7 +163,7 @@ class AMLClient:
         from petctl.act.config import find_config
         from petctl.act.data import upload
 
-        source = find_config(from_cluster) if from_cluster else None
+        source = find_config(from_cluster, named_by="from_cluster") if from_cluster else None
         if from_cluster_folder:
             if source is None or from_cluster_folder not in source.folders:
                 raise UsageError(

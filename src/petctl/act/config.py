@@ -20,8 +20,8 @@ from msgspec import field
 from petctl.act.accounts import Account, Hidden
 from petctl.act.documents import BASE, converted, over, user_path, with_bases
 from petctl.act.keys import KEYS
-from petctl.clusters.base import DEFAULT, KINDS
-from petctl.clusters.config import cluster_settings, resource_settings, trusted_text
+from petctl.clusters.base import DEFAULT, KINDS, how_to_get_cluster
+from petctl.clusters.config import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.jobs.home import petctl_home
 
@@ -87,19 +87,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_config(
-    cluster: str | None = None, overrides: Mapping[str, object] | None = None, required: bool = True
+    cluster: str | None = None,
+    overrides: Mapping[str, object] | None = None,
+    required: bool = True,
+    named_by: str = "-c",
 ) -> Config:
-    """The configuration of that name, or the default one. `required`: there must be a file, or a cluster's name."""
+    """The configuration of that name, or the default one. `required`: there must be a file, or a cluster's name.
+    `named_by`: the flag or argument that names it, for errors."""
     own = Path.cwd() / FOLDER_OF_FILES / f"{cluster}.yaml" if cluster else None
     if own is not None and os.path.isfile(own):  # noqa: PTH113  a name may be too long for pathlib
-        trusted_text(own)
         return _config(own, None, overrides)
     default = default_file()
     if cluster:
         if not is_cluster(cluster):
             raise UsageError(
-                f"-c {cluster}: there is no file {own}, and petctl knows no cluster {cluster!r}; write the file, "
-                f"or make the cluster: petctl cluster create {cluster}"
+                f"{named_by} {cluster}: there is no file {own}, and petctl knows no cluster {cluster!r}: write the "
+                f"file, or name another; {how_to_get_cluster(cluster)}"
             )
         return _config(default, cluster, overrides)
     if default is None and required and not overrides:
@@ -127,10 +130,7 @@ def default_file() -> Path | None:
             raise UsageError(f"{VARIABLE} is {said}, and there is no such file; correct it, or unset it")
         return path
     path = Path.cwd() / DEFAULT_FILE
-    if not path.is_file():
-        return None
-    trusted_text(path)
-    return path
+    return path if path.is_file() else None
 
 
 def _config(file: Path | None, cluster: str | None, overrides: Mapping[str, object] | None) -> Config:

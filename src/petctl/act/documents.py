@@ -1,7 +1,8 @@
 """Files of ACT's users to plain values: YAML and JSON by petctl's own readers, every problem with its place.
 
 Text stays text: what a value means is said by the function that its key has (`Checks`), never guessed from its looks.
-A key without a value is as if it were not there. What keys there are is not known here.
+A key without a value is as if it were not there. What keys there are is not known here. A file that another user owns
+or may change is refused, and what was checked is what is read.
 """
 
 from __future__ import annotations
@@ -114,8 +115,11 @@ def user_path(text: str) -> Path:
 
 
 def _text(path: Path) -> str:
+    from petctl.clusters.config import open_obeyed
+
     try:
-        with path.open("rb") as file:
+        # every one of them, bases and accounts too: they say where code goes and what opens it
+        with os.fdopen(open_obeyed(path.absolute()), "rb") as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
             raise UsageError(f"{path}: larger than 1 MiB, which no such file needs to be; is this the right one?")

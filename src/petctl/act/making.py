@@ -16,7 +16,7 @@ from petctl.act.config import Config, Place, is_cluster, kind_of
 from petctl.act.documents import read_document, user_path
 from petctl.act.keys import CODE, FOLDER, IDLE, IDLE_IN_ENTRY
 from petctl.act.zipping import read_zip_options
-from petctl.clusters.base import DEFAULT
+from petctl.clusters.base import DEFAULT, how_to_get_cluster
 from petctl.errors import UsageError
 from petctl.jobs.home import petctl_home
 
@@ -72,8 +72,8 @@ class Making:
         named, target = self.said.get("cluster"), self.said.get("compute_target")
         if named:
             if not is_cluster(named):
-                advice = f"name one of yours, or make it: petctl cluster create {named}"
-                raise self._wrong("cluster", f"petctl knows no cluster {named!r}; {advice}")
+                advice = f"name another; {how_to_get_cluster(named)}"
+                raise self._wrong("cluster", f"petctl knows no cluster {named!r}: {advice}")
             return str(named)
         for name in (target, self.name):
             if name and is_cluster(name):

@@ -199,7 +199,7 @@ def own_config(name: str, config: Config | None) -> Config:
         return find_config()
     if config is not None and not (Path.cwd() / FOLDER_OF_FILES / f"{name}.yaml").is_file() and not is_cluster(name):
         return config
-    return find_config(name)
+    return find_config(name, named_by="the run's configuration")
 
 
 def _replaced(run: JobHandle, start: Callable[[], JobHandle], say: Say) -> JobHandle:

@@ -155,4 +155,12 @@ def decode_task(data: object) -> Task:
         raise ProtocolError(f"the coordinator's task does not fit: {error}") from None
     if task.kind not in COMMAND_KINDS or not task.words or not all(isinstance(w, str) for w in task.words):
         raise ProtocolError("the coordinator's task has no command")
+    for name in (task.job, *task.outputs, *task.batchai.get("outputs", ())):
+        if not is_file_name(name):
+            raise ProtocolError(f"the coordinator's task has the name {str(name)[:80]!r}, which cannot be a directory")
     return task
+
+
+def is_file_name(name: object) -> bool:
+    """Is it one component of a path, which leads to no other place?"""
+    return isinstance(name, str) and name not in ("", ".", "..") and "/" not in name and "\0" not in name

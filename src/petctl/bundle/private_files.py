@@ -39,7 +39,7 @@ _FEWEST_LETTERS = 8  # different ones: what is made of fewer was typed by somebo
 
 def why_private(path: str, data: bytes | None) -> str:
     """What secret this file seems to hold, or an empty string; `data` is None for a file too big to look at."""
-    return _by_name(path) or ("" if data is None else _by_content(data))
+    return _by_name(path) or ("" if data is None else _by_content(data, path.rpartition("/")[2]))
 
 
 def refuse(found: Iterable[tuple[str, str]], allowed: Sequence[str]) -> None:
@@ -82,9 +82,11 @@ def _by_name(path: str) -> str:
     return ""
 
 
-def _by_content(data: bytes) -> str:
+def _by_content(data: bytes, name: str = "") -> str:
     near = _around_runs(data)
     for rule in RULES:
+        if rule.files and not fnmatchcase(name, rule.files):
+            continue
         place = data if rule.anywhere else near
         if any(anchor in place for anchor in rule.anchors) and _holds(rule, data):
             return f"holds {rule.what}"

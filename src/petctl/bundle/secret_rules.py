@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-VERSION = 3  # remembered verdicts of other versions are void
+VERSION = 4  # remembered verdicts of other versions are void
 
 EXAMPLE_ENDINGS = (".example", ".sample", ".template", ".dist", ".defaults")
 
@@ -70,12 +70,14 @@ class Rule(NamedTuple):
     what: str
     beside: bytes = b""  # a shape that must be in the file, too
     anywhere: bool = False  # the anchor may be far from the secret, or the secret short
+    files: str = ""  # a pattern for the names of the only files that it holds for
 
 
 _START = rb"(?<![A-Za-z0-9_-])"
 _END = rb"(?![A-Za-z0-9_-])"
-_SAID = rb"[\"']?\s*[:=]\s*[\"']?"  # between a name and its value, in code, JSON, YAML, INI and shells
+_SAID = rb"[\"']?\]?\s*[:=,]\s*[\"']?"  # between a name and its value, in code, JSON, YAML, INI and shells
 _SECRET_AWS = rb"(?i:secret).{0,40}[^A-Za-z0-9/+]([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
+_LIST = rb"[\"']?\s*:(?:\s|#[^\n]*)*[-\[]"  # after a key of YAML or JSON: a list comes
 # A header, then lines of at least 40 characters of key; in JSON and in string literals line breaks are spelt \n.
 _BREAK = rb"(?:\\[rn]|[\s\"'+\\])+"
 _KEY_BLOCK = rb"(?:[A-Za-z-]+: [^\n\\]*" + _BREAK + rb")*[A-Za-z0-9+/]{40}"
@@ -131,15 +133,16 @@ RULES = (
     ),
     # Kubernetes and images
     Rule(
-        (b"client-key-data:",),
-        rb"(?m)^\s*client-key-data: *([A-Za-z0-9+/]{40})",
+        (b"client-key-data",),
+        rb"client-key-data[\"']?\s*:\s*[\"']?([A-Za-z0-9+/]{40})",
         "the key of a Kubernetes user",
     ),
     Rule(
-        (b"kind: Config", b'"Config"'),
-        rb"(?m)^[\s{,-]*[\"']?(?:token|password|(?:id|refresh|access)-token)[\"']?: *[\"']?([\w.:+/=-]{16,})",
+        (b"users",),  # one line or many, YAML or JSON; `kind` is often left out
+        rb"(?m)(?:^[ \t-]*|[{,]\s*)[\"']?(?:token|password|(?:id|refresh|access)-token)[\"']?\s*:\s*[\"']?"
+        rb"(?=[\w.:+/=-]*\d)([\w.:+/=-]{16,})",  # a digit: names of types and words in tests have none
         "a token of a Kubernetes user",
-        rb"users[\"']?:",
+        rb"(?s)\A(?=.*(?:\bclusters" + _LIST + rb"|\bkind[\"']?\s*:\s*[\"']?Config\b)).*\busers" + _LIST,
         anywhere=True,
     ),
     Rule(
@@ -155,8 +158,14 @@ RULES = (
     Rule((b"hf_",), _START + rb"(hf_[A-Za-z0-9]{34,40})" + _END, "a token of Hugging Face"),
     Rule(
         (b"WANDB_API_KEY", b"wandb"),
-        rb"(?i:wandb)[\w.\"'(\s:=,-]{0,40}[\"'\s:=(]([0-9a-f]{40})(?![0-9a-f])",
+        rb"(?i:wandb)(?:[\w.\"'(\s:=,-]|[\"']\]\s*=){0,40}[\"'\s:=(]([0-9a-f]{40})(?![0-9a-f])",
         "a key of Weights & Biases",
+    ),
+    Rule(
+        (b"wandb", b"WANDB"),
+        rb"(?i:api_?key)" + _SAID + rb"([0-9a-f]{40})(?![0-9a-f])",
+        "a key of Weights & Biases",
+        anywhere=True,
     ),
     Rule((b"wandb_v1_",), _START + rb"(wandb_v1_[A-Za-z0-9_]{40,})", "a key of Weights & Biases"),
     Rule(
@@ -193,6 +202,13 @@ RULES = (
         rb"(?m)^\s*//[^\s=]+:_(?:authToken|auth|password)\s*=\s*\"?([A-Za-z0-9+/=_.-]{8,})",
         "a token of npm",
         anywhere=True,
+    ),
+    Rule(
+        (b"_auth", b"_password"),
+        rb"(?m)^[ \t]*_(?:authToken|auth|password)\s*=\s*[\"']?([A-Za-z0-9+/=_.-]{8,})",
+        "a token of npm",
+        anywhere=True,
+        files="*npmrc",
     ),
     Rule((b"pypi-AgE",), _START + rb"(pypi-AgE[A-Za-z0-9_-]{50,})", "a token of PyPI"),
     Rule((b"xox",), _START + rb"(xox[abeoprs](?:\.xox[bp])?-(?:\d-)?[A-Za-z0-9-]{20,})", "a token of Slack"),

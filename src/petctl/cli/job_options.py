@@ -177,14 +177,19 @@ def _tell_secrets(fields: Mapping[str, Any], options: Mapping[str, Any]) -> None
 def split_place(words: Sequence[str]) -> tuple[str, list[str]]:
     """The directory that a job runs in where its code lies already, named in front of a command: here, or in an image
     or on nodes that this machine knows nothing of."""
-    first, rest = words[0] if words else "", list(words[2:] if words[1:2] == ["--"] else words[1:])
+    first, rest = words[0] if words else "", list(words[2:] if list(words[1:2]) == ["--"] else words[1:])
     if not rest or first.startswith("-") or "://" in first:
         return "", list(words)
-    here = (os.sep in first or first in (".", "..")) and Path(first).is_dir()
-    there = first.startswith(os.sep) and not Path(first).exists() and rest[0].endswith((".py", ".sh"))
-    if not here and not (there and not first.endswith((".py", ".sh"))):
-        return "", list(words)
-    return first, rest
+    from shutil import which
+
+    path, scripts = Path(first), (".py", ".sh")
+    if os.sep in first or first in (".", ".."):
+        is_place = path.is_dir() or (
+            not path.exists() and not first.endswith(scripts) and rest[0].endswith(scripts)  # in an image, or on nodes
+        )
+    else:  # a program of an image has such a name too, so only a directory that is here counts
+        is_place = path.is_dir() and rest[0].endswith(scripts) and which(first) is None
+    return (first, rest) if is_place else ("", list(words))
 
 
 def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
@@ -200,7 +205,7 @@ def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
         and not ((os.sep in path or path in (".", "..")) and Path(path).is_dir())
     ):
         return "", list(words)
-    rest = list(words[2:] if words[1:2] == ["--"] else words[1:])
+    rest = list(words[2:] if list(words[1:2]) == ["--"] else words[1:])
     if far and not first.startswith("git+") and path.endswith(".py"):
         return first, [Path(path).name, *rest]
     if not rest:

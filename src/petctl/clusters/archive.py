@@ -28,7 +28,10 @@ AGENT_PARTS = (
 )
 OPERATOR_PARTS = (
     *AGENT_PARTS,
-    *(f"clusters/{name}.py" for name in ("__init__", "archive", "base", "certificate", "config", "config_keys")),
+    *(
+        f"clusters/{name}.py"
+        for name in ("__init__", "archive", "base", "certificate", "config", "config_keys", "trust")
+    ),
     "clusters/kubernetes",
     "operator",
 )

@@ -162,6 +162,13 @@ def is_attended() -> bool:
     return _attended.get()
 
 
+def how_to_get_cluster(name: str) -> str:
+    """Says how to get a cluster that does not exist, for the end of an error message."""
+    if name in _NOT_YET:  # a cluster of this machine with that name would not be what was meant
+        return f"this petctl has no {name} clusters; a Kubernetes cluster there will do (-c k8s)"
+    return f"make one on this machine: petctl cluster create {name}"
+
+
 def find_cluster(name: str, home: Path) -> Cluster:
     """The cluster of this name; an empty one means the default."""
     name = name or DEFAULT
@@ -171,11 +178,7 @@ def find_cluster(name: str, home: Path) -> Cluster:
     settings = {**said, "name": name}
     kind = str(settings.get("kind", name))
     if kind not in KINDS:
-        known = f"there is no cluster {name!r}; those there are: {', '.join(sorted(KINDS))}"
-        if name in _NOT_YET:  # a cluster of this machine with that name would not be what was meant
-            raise UsageError(
-                f"{known}. This petctl has no {name} clusters; a Kubernetes cluster there will do (-c k8s)"
-            )
-        raise UsageError(f"{known}; make one on this machine: petctl cluster create {name}")
+        there = ", ".join(sorted(KINDS))
+        raise UsageError(f"there is no cluster {name!r}; those there are: {there}; {how_to_get_cluster(name)}")
     cluster: Cluster = importlib.import_module(KINDS[kind]).connect(home, settings)
     return cluster

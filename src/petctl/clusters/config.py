@@ -44,17 +44,21 @@ def user_file() -> Path:
 
 
 def trusted_text(path: Path) -> str:
-    """What a file says that nobody named: UsageError where another user owns it or may change it."""
+    """Reads a file whose content petctl obeys: UsageError where another user owns it or may change it."""
+    with os.fdopen(open_obeyed(path), encoding="utf-8") as file:
+        return file.read()
+
+
+def open_obeyed(path: Path) -> int:
+    """Opens a file whose content petctl obeys, for reading; the same errors, before anything is read."""
     from petctl.clusters.trust import open_trusted
 
     try:
-        descriptor = open_trusted(path)
+        return open_trusted(path)
     except UsageError as error:
         if path == user_file() or not _is_trusted(path):
             raise UsageError(f"{error}. {_remedy(path)}") from None
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, encoding="utf-8") as file:
-        return file.read()
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
 
 def _is_trusted(path: Path) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from petctl.act.accounts import KEYS as ACCOUNT_KEYS
 from petctl.act.config import Config, find_config
 from petctl.act.keys import DOCKER, ENTRY, KEYS
+from petctl.clusters.base import find_cluster
 from petctl.errors import UsageError
 
 ACCOUNT = "account_name: vig\naccount_key: a2V5\nsas_token: ?sv=1&sig=x\ncontainer_name: box\n"
@@ -90,8 +91,17 @@ def test_a_cluster_of_petctl_without_a_file_of_its_own(project: Path) -> None:
     assert (found.name, found.cluster, found.experiment, found.gpu_per_node) == ("lab", "lab", "e", 2)
     assert found.code_key == find_config().code_key
     assert find_config("local").cluster == "local"
-    with pytest.raises(UsageError, match=r"-c nolab: there is no file .*nolab.yaml, and petctl knows no cluster"):
+    with pytest.raises(UsageError, match=r"-c nolab: there is no file .*nolab.yaml, and petctl knows no cluster") as no:
         find_config("nolab")
+    assert str(no.value).endswith("make one on this machine: petctl cluster create nolab")
+
+
+def test_no_cluster_of_this_machine_is_advised_in_place_of_a_cloud(tmp_path: Path) -> None:
+    """petctl's own commands say the same."""
+    for said in (lambda: find_config("aws"), lambda: config("cluster: aws\n"), lambda: find_cluster("aws", tmp_path)):
+        with pytest.raises(UsageError, match=r"petctl has no aws clusters; a Kubernetes .* \(-c k8s\)$") as refusal:
+            said()
+        assert "cluster create" not in str(refusal.value)
 
 
 def test_which_cluster_runs_go_to(project: Path) -> None:
@@ -400,3 +410,36 @@ def test_paths_that_no_file_can_have_are_told(project: Path, monkeypatch: pytest
     monkeypatch.setenv("AML_CONFIG_PATH", path)
     with pytest.raises(UsageError, match="there is no such file"):
         find_config()
+
+
+# -- whose files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["aux_data/aml/aml.yaml", "shared/base.yaml", "aux_data/configs/vig.yaml", "aux_data/aml/config.json"]
+)
+def test_a_file_that_others_can_change_is_refused(project: Path, name: str) -> None:
+    (project / "shared").mkdir()
+    (project / "shared" / "base.yaml").write_text("aml_config: aux_data/aml/config.json\n" + FOLDERS)
+    (project / "aux_data" / "aml" / "config.json").write_text("{}")
+    text = "_base_: ../../shared/base.yaml\n"
+    assert config(text).folders["data"].location == "az://vig/box/path/to/data"
+    (project / name).chmod(0o666)
+    said = refused(text)
+    assert "can be changed by every user (mode 0666), so petctl does not use it" in said
+    assert "chmod go-w /" in said and Path(name).name in said
+
+
+def test_the_file_of_the_variable_is_checked_too(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("experiment_name: e\n", "other").chmod(0o666)
+    monkeypatch.setenv("AML_CONFIG_PATH", "aux_data/aml/other.yaml")
+    with pytest.raises(UsageError, match="can be changed by every user"):
+        find_config()
+
+
+def test_files_in_a_trusted_directory_are_used(project: Path, tmp_path: Path) -> None:
+    own = tmp_path / "config" / "petctl" / "config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"trusted: [{project / 'aux_data' / 'configs'}]\n")
+    (project / "aux_data" / "configs" / "vig.yaml").chmod(0o666)
+    assert [account.name for account in config(FOLDERS).accounts] == ["vig"]

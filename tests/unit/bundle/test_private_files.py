@@ -72,6 +72,10 @@ TOKENS = {
     "Hugging Face": b"hf_" + LETTERS[:34],
     "Weights & Biases": b"wandb.login(key='" + HEX[:40] + b"')",
     "Weights & Biases, environment": b"export WANDB_API_KEY=" + HEX[:40],
+    "Weights & Biases, in a program": b'os.environ["WANDB_API_KEY"] = "' + HEX[:40] + b'"',
+    "Weights & Biases, a default": b"os.environ.setdefault('WANDB_API_KEY', '" + HEX[:40] + b"')",
+    "Weights & Biases, settings": b"[default]\nbase_url = https://api.wandb.ai\nentity = team\n\n# ours\napi_key = "
+    + HEX[:40],
     "Weights & Biases, new": b"wandb_v1_" + LETTERS[:80],
     "OpenAI": b"sk-proj-" + LETTERS[:40] + b"_" + LETTERS[40:70],
     "OpenAI, old": b"sk-" + LETTERS[:20] + b"T3Blbk" + b"FJ" + LETTERS[20:40],
@@ -97,6 +101,15 @@ TOKENS = {
     "Azure, SAS of ACT": b"sas_token: sv=2021&se=2030-01-01T00:00:00Z&sr=c&sig=" + LETTERS[:43] + b"%3D",
     "kubeconfig": b"kind: Config\nusers:\n- name: x\n  user:\n    token: eyJhbGciOi" + LETTERS[:60],
     "kubeconfig, JSON": b'{"kind": "Config", "users": [{"user": {\n"token": "' + LETTERS[:40] + b'"}}]}',
+    "kubeconfig, JSON in one line": b'{"apiVersion":"v1","kind":"Config","users":[{"name":"x","user":{"token":"'
+    + LETTERS[:40]
+    + b'"}}],"clusters":[]}',
+    "kubeconfig, flow": b"clusters: [{name: c}]\nusers: [{name: x, user: {token: " + LETTERS[:40] + b"}}]\n",
+    "kubeconfig, without kind": b"clusters:\n- name: c\nusers:  # ours\n- name: x\n  user:\n    password: "
+    + LETTERS[:32],
+    "kubeconfig, key": b"users:\n- user:\n    client-key-data: " + LETTERS[:80],
+    "kubeconfig, key in JSON": b'{"users":[{"user":{"client-key-data":"' + LETTERS[:80] + b'"}}]}',
+    "AWS, in a program": b'os.environ["AWS_SECRET_ACCESS_KEY"] = "' + LETTERS[:40] + b'"',
     "image registry": b'{"auths": {"ghcr.io": {"auth": "' + LETTERS[:32] + b'"}}}',
     "Docker Hub": b"dckr_pat_" + LETTERS[:27],
     "npm": b"//registry.npmjs.org/:_authToken=npm_" + LETTERS[:36],
@@ -125,6 +138,14 @@ def test_what_manuals_write_in_the_place_of_a_token(kind: str) -> None:
 
     masked = re.sub(rb"[A-Za-z0-9]{12,}", lambda found: b"x" * len(found[0]), TOKENS[kind])
     assert why_private("README.md", masked) == ""
+
+
+@pytest.mark.parametrize("name", [b"_auth", b"_authToken", b"_password"])
+@pytest.mark.parametrize("form", [b"%s=%s\n", b'registry=https://npm.corp\n%s = "%s"\n'])
+def test_a_token_in_npmrc_needs_no_registry(name: bytes, form: bytes) -> None:
+    assert why_private("web/.npmrc", form % (name, LETTERS[:20])) == "holds a token of npm"
+    assert why_private("web/.npmrc", form % (name, b"${NPM_TOKEN}")) == ""
+    assert why_private("client.py", form % (name, LETTERS[:20])) == ""  # an attribute, or anything
 
 
 @pytest.mark.parametrize(
@@ -156,6 +177,16 @@ def test_files_that_are_secrets_by_their_name(path: str) -> None:
         ("test.py", EMULATOR),
         ("client.py", b'params = {"sig": signature, "se": expiry}  # ?sig=...&se=...'),
         ("credentials", b"a module"),
+        ("login.py", b"def login(users: list[str], clusters: list[str], token: AuthenticationTokenProvider): ...\n"),
+        ("load.py", b"def load(users: list[User], token: Authentication" + b'Token1) -> "Config": ...\n'),
+        ("team.yaml", b"users:\n- name: ann\n  token: " + LETTERS[:20] + b"\n"),  # of what, nobody knows
+        ("kubeconfig.md", b"clusters:\n- name: c\nusers:\n- name: x\n  user:\n    token: ${KUBERNETES_TOKEN_OF_CI}\n"),
+        ("values.yaml", b"client-key-data: {{ .Values.clientKeyData | b64enc | quote | indent 4 | required }}\n"),
+        ("train.py", b'os.environ["WANDB_API_KEY"] = os.environ["KEY"]\ncommit = "' + HEX[:40] + b'"\n'),
+        ("pins.toml", b'[pins.wandb]\nrev = "' + HEX[:40] + b'"\n'),
+        ("run.py", b'api_key = "' + HEX[:40] + b'"  # of nobody that is known\n'),
+        ("session.py", b"_auth = requests.auth.HTTPBasicAuth(user, password1)\n_password=settings.password2\n"),
+        (".npmrc", b"registry=https://registry.npmjs.org/\nsave-exact=true\n; _auth is in ~/.npmrc\n"),
         ("config", b"[core]"),
         ("big.bin", None),
     ],

@@ -87,6 +87,16 @@ def test_a_misplaced_flag_is_told_and_the_command_runs_as_it_was_typed(a: Front)
     assert a.calls[0][2].argv == ["python", "train.py", "-n", "8"]
 
 
+@pytest.mark.parametrize(
+    ("flag", "words"), [("-c", ["submit", "true"]), ("-f", ["u", "data"]), ("-rt", ["resubmit", "r1"])]
+)
+def test_a_configuration_that_does_not_exist_is_told_with_the_flag_that_names_it(
+    a: Front, flag: str, words: list[str]
+) -> None:
+    a(flag, "nosuch", *words, code=2)
+    assert a.said.startswith(f"a: {flag} nosuch: there is no file ")
+
+
 def test_nothing_to_run_is_told_with_an_example(a: Front) -> None:
     a("submit", code=2)
     assert "a submit python train.py" in a.said

@@ -234,3 +234,18 @@ def test_without_an_upload_a_directory_in_front_is_where_the_code_lies(
     assert (program.cwd, program.command.kind, program.command.words) == ("", "program", ["/opt/bin/simulate", "input"])
     with pytest.raises(UsageError, match="keep one"):
         job_of("--no-upload", "--cwd", "/x", "/in/the/image", "train.py")
+    assert job_of("--no-upload", "/in/the/image", "--", "train.py").cwd == "/in/the/image"
+
+
+def test_without_an_upload_a_relative_directory_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs that an image has are called without a path: only a directory that is here takes their place."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("here", "sh"):
+        (tmp_path / name).mkdir()
+    for place in ("here", "./here", "here/", "./there", "in/there/"):
+        job = job_of("--no-upload", place, "train.py", "--lr", "0.1")
+        assert (job.cwd, job.command.words) == (place, ["train.py", "--lr", "0.1"])
+    for program in ("sh", "deepspeed", "here"):
+        words = [program, "run" if program == "here" else "run.sh"]
+        job = job_of("--no-upload", *words)
+        assert (job.cwd, job.command.words) == ("", words)

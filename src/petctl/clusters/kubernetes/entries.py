@@ -1,7 +1,8 @@
 """What kubeconfig files hold, entry by entry and field by field; several files as one, as kubectl merges them.
 
 Files that an entry names are relative to the kubeconfig. It knows how fields are read, not what they mean; everything
-wrong is told with file, context and field, and nothing of a file is quoted, since it holds secrets.
+wrong is told with file, context and field, and nothing of a file is quoted, since it holds secrets. A file that another
+user owns or may change is refused before anything in it counts.
 """
 
 from __future__ import annotations
@@ -123,8 +124,10 @@ class Merged:
 
 
 def _read(path: Path) -> Mapping[str, Any]:
+    from petctl.clusters.config import trusted_text
+
     try:
-        text = path.read_text(encoding="utf-8")
+        text = trusted_text(path.absolute())  # a kubeconfig runs programs (`exec`), whoever has named it
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the kubeconfig {path}: {_reason(error)}") from None
     try:

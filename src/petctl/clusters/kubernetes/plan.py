@@ -60,6 +60,8 @@ def make_plan(
     mapped = folder_names(job, cluster)
     results = plan_results(job, job_id, surroundings(home))
     code, notes = (dict(pinned), []) if pinned else _taken(job, home, mapped)
+    if not code:
+        _check_place(job)
     task = task_of(job, job_id, "" if code else job.cwd, job.python, Path(STATE))
     if not task.checkpoint_dir.startswith("/"):
         raise UsageError(
@@ -138,6 +140,16 @@ def _check(settings: Mapping[str, Any]) -> None:
     for name in settings:
         if name not in known and name != "name":
             raise UsageError(f"clusters.{settings['name']} has no setting {name!r}; it has {', '.join(known)}")
+
+
+def _check_place(job: Job) -> None:
+    """Refuses a relative directory of a job that takes no code along: it would be relative to any directory there."""
+    if job.cwd and not job.cwd.startswith("/"):
+        absolute = Path(job.cwd).expanduser().absolute()
+        raise UsageError(
+            f"the job's directory {job.cwd} is relative, and pods do not know this machine's directories; name it as "
+            f"the image or a volume has it, such as {absolute}, or take the code along (--code)"
+        )
 
 
 def _with_operator(settings: Mapping[str, Any]) -> bool:

@@ -282,3 +282,43 @@ def test_nobody_proves_who_one_is_without_tls(tmp_path: Path, user: dict[str, An
 
 def test_a_server_without_tls_can_be_used_by_nobody_in_particular(tmp_path: Path) -> None:
     assert find_access(written(tmp_path / "config", config({"server": "http://big.example"}))).server
+
+
+@pytest.mark.parametrize("named_by", ["petctl.yaml", "KUBECONFIG", "nothing"])
+def test_a_kubeconfig_that_others_can_change_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named_by: str
+) -> None:
+    path = tmp_path / "home" / ".kube" / "config"
+    settings = written(path, config())
+    if named_by != "petctl.yaml":
+        settings = {}
+    if named_by == "KUBECONFIG":
+        monkeypatch.chdir(path.parent)
+        monkeypatch.setenv("KUBECONFIG", path.name)
+    for mode in (0o600, 0o644):  # group and others may read it, as kubectl allows
+        path.chmod(mode)
+        assert find_access(settings).context == "work"
+    path.chmod(0o646)
+    with pytest.raises(UsageError, match="can be changed by every user \\(mode 0646\\)") as refused:
+        find_access(settings)
+    assert f"chmod go-w {path}" in str(refused.value) and f"trusted: [{path.parent}]" in str(refused.value)
+
+
+def test_a_kubeconfig_in_a_trusted_directory_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = written(tmp_path / "shared" / "config", config())
+    (tmp_path / "shared" / "config").chmod(0o666)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    own = tmp_path / "own" / "petctl" / "config.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"trusted: [{tmp_path / 'shared'}]\n")
+    assert find_access(settings).context == "work"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_kubeconfig_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    settings = written(tmp_path / "config", config())
+    os.chown(tmp_path / "config", 54321, -1)
+    with pytest.raises(UsageError, match="belongs to the user number 54321, not to root") as refused:
+        find_access(settings)
+    assert f"chown root {tmp_path / 'config'}" in str(refused.value)

@@ -14,6 +14,7 @@ import yaml
 from petctl.clusters.kubernetes.access import Access
 from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.clusters.kubernetes.plugin import LoginFailed
+from petctl.errors import UsageError
 
 V1, BETA = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 PROGRAM = f"""#!{sys.executable}
@@ -136,3 +137,11 @@ def test_a_program_that_must_ask_somebody(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(LoginFailed, match=r"must ask the user something .* no terminal; log in at a terminal first"):
         token(access(tmp_path, {"token": "t"}, interactiveMode="Always"))
     assert token(access(tmp_path, {"token": "t"}, interactiveMode="Never")) == "Bearer t1"
+
+
+def test_the_program_of_a_kubeconfig_that_others_can_change_is_never_run(tmp_path: Path) -> None:
+    access(tmp_path, {"token": "t"})
+    (tmp_path / "config").chmod(0o666)
+    with pytest.raises(UsageError, match="can be changed by every user"):
+        token(find_access({"kubeconfig": str(tmp_path / "config")}))
+    assert not (tmp_path / "bin" / "runs").exists()

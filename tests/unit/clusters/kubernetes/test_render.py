@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from petctl.cli.group import petctl
 from petctl.clusters.kubernetes import manifests
 from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
@@ -184,6 +186,31 @@ def test_what_is_rendered_is_small_enough_for_kubectl_apply(
     assert list(objects.held) == [USERS]
     cluster.submit(cluster.plan(JOB, "train-22aa"))
     assert sum("-code-" in name for name in objects.held) == 2
+
+
+def test_a_script_that_the_image_has_runs_where_it_lies(project: Path) -> None:
+    command = CliRunner().invoke(petctl, ["render", "-c", "k8s", "--no-upload", "/opt/app", "train.py", "--lr", "0.1"])
+    assert command.exit_code == 0, command.output
+    objects = list(yaml.safe_load_all(command.stdout))
+    record = next(json.loads(made["data"]["job.json"]) for made in objects if "job.json" in made.get("data", {}))
+    task = record["plan"]["task"]
+    assert (task["cwd"], task["words"], task["code"]["id"]) == ("/opt/app", ["train.py", "--lr", "0.1"], "")
+    assert not any("-code-" in made["metadata"]["name"] for made in objects)
+
+
+@pytest.mark.parametrize("place", ["./d", "d"])
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_relative_place_is_refused_with_the_absolute_one(project: Path, place: str, is_here: bool) -> None:
+    here = project / "project" / "d"
+    if is_here:
+        here.mkdir()
+    command = CliRunner().invoke(petctl, ["render", "-c", "k8s", "--no-upload", place, "train.py"])
+    if place == "d" and not is_here:  # a program of the image
+        assert command.exit_code == 0
+    else:
+        assert isinstance(command.exception, UsageError)
+        assert f"the job's directory {place} is relative" in str(command.exception)
+        assert f"such as {here}, or" in str(command.exception)
 
 
 def test_no_secret_is_printed_unless_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

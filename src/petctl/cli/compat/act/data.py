@@ -66,7 +66,7 @@ def upload(said: Said, paths: tuple[str, ...]) -> None:
     from petctl.act.data import upload as copy
 
     config = said.config()
-    source = said.config(said.from_cluster) if said.from_cluster else None
+    source = said.source()
     _tell(said, [copy(config, path, source, progress=_shown(said)) for path in paths])
 
 

@@ -50,11 +50,25 @@ class Said(NamedTuple):
         """Whether stdout is one JSON document."""
         return self.output == "json"
 
-    def config(self, cluster: str | None = None, required: bool = True) -> Config:
-        """The configuration that is meant, by -c or another flag; where none is `required`, ACT's defaults will do."""
+    def config(self, required: bool = True) -> Config:
+        """The configuration that -c names, or the default one; where none is `required`, ACT's defaults will do."""
         from petctl.act.config import find_config
 
-        return find_config(cluster or self.cluster, required=required)
+        return find_config(self.cluster, required=required)
+
+    def source(self) -> Config | None:
+        """The configuration that -f names."""
+        return self._named("-f", self.from_cluster)
+
+    def target(self) -> Config | None:
+        """The configuration that -rt names."""
+        return self._named("-rt", self.resubmit_to)
+
+    @staticmethod
+    def _named(flag: str, name: str | None) -> Config | None:
+        from petctl.act.config import find_config
+
+        return find_config(name, named_by=flag) if name else None
 
 
 def _complete_config(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

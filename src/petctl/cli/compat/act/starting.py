@@ -115,7 +115,7 @@ def resubmit(said: Said, runs: tuple[str, ...]) -> int:
     from petctl.act.runs import resubmit as again
 
     config = said.config() if said.cluster else None
-    to = said.config(said.resubmit_to) if said.resubmit_to else None
+    to = said.target()
     for remark in to.remarks if to is not None else ():
         say(remark)
     before = find_runs(runs)
