@@ -80,6 +80,8 @@ class Options:
     gentle: bool = False  # messages that arrive do so soon
     drift: bool = False  # the nodes' clocks run at paces of their own
     slow_starts: bool = False  # some nodes take seconds to start
+    takes_down: int | None = None  # the rank that `deadly` will be
+    deadly: int | None = None  # workers of this rank take their node down, in every round
     unfit: set[str] = field(default_factory=set)  # nodes that can start no worker, whatever the round
     consequence: float = 0.8  # chance that a broken peer group fails within a step
     wire: bool = True  # messages travel as JSON would carry them; twice the work
@@ -321,6 +323,15 @@ class Node:
         if self.name in self.fleet.options.unfit:
             workers = self.workers
             self.fleet.world.at(self.fleet.world.latency(), lambda: self.cannot_start(workers))
+        if effect.place.rank == self.fleet.options.deadly:
+            taken = self.workers
+            self.fleet.world.at(0.25, lambda: self.taken_down(taken))
+
+    def taken_down(self, workers: Workers) -> None:
+        """The program takes its whole node down; the cluster replaces the node."""
+        if self.up and self.workers is workers and self.fleet.options.deadly is not None:
+            self.fleet.replaced[self.name] = 1.0
+            self.die()
 
     def cannot_start(self, workers: Workers) -> None:
         if self.workers is workers:

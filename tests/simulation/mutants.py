@@ -136,6 +136,10 @@ MUTANTS = [
     ),
     Mutant("a leave gives a failure back", (real_facts, "explains = not node.goes and", "explains =")),
     Mutant("failures are never charged", (real_budget, "        self.spent += 1\n", "")),
+    Mutant(
+        "falls are never charged",
+        (real_budget, "            if itself or self._ranks[rank] >= FALLS:", "            if False:"),
+    ),
     Mutant("exit codes are not looked at", (real_budget, "if not self.retries(failure):", "if False:")),
     Mutant("causes are not looked at", (real_budget, "failure.cause in self._retry_causes or ", ""), start=150),
     Mutant("any cause will do", (real_budget, "failure.cause in self._retry_causes", "failure.cause")),

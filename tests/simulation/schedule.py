@@ -118,6 +118,14 @@ def odd(options: Options, random: Random) -> Options:
     return options
 
 
+def deadly(options: Options, random: Random) -> Options:
+    """In some histories with few restarts the program of one rank takes its node down from some moment on."""
+    few = options.config.restarts <= 3 and not options.config.retry_on and not options.unfit
+    if few and random.random() < 0.25:
+        options.takes_down = random.randrange(options.config.min_nodes)
+    return options
+
+
 class Schedule:
     """One history."""
 
@@ -135,6 +143,7 @@ class Schedule:
         self.options = lacking(self.options, Random(f"{seed} unfit"))
         self.oddities = Random(f"{seed} odd")
         self.options = odd(self.options, self.oddities)
+        self.options = deadly(self.options, Random(f"{seed} deadly"))
         self.options.wire = seed % 8 == 0
         self.fleet = Fleet(seed, self.options, chaotic=True)
         self.world = self.fleet.world
@@ -321,6 +330,8 @@ class Schedule:
             world.at(13.0, self.stand_still)
         if self.options.config.retry_on and self.codes.random() < 0.7:
             world.at(SETTLED + 5.0, self.doom)
+        if self.options.takes_down is not None:
+            world.at(SETTLED, self.take_down)
         for name in sorted(fleet.nodes):
             fleet.nodes[name].slow = 1.0
         fleet.options.goal = 0
@@ -354,6 +365,15 @@ class Schedule:
             self.fleet.options.consequence = 0.0  # the word of a peer that fails too could be quicker
             self.fleet.nodes[min(coordinator.machine.places)].fail_worker("an error to end with", code=FATAL)
 
+    def take_down(self) -> None:
+        """One rank's program takes its node down, in this round and all that follow."""
+        coordinator = self.fleet.located()
+        if self.fleet.backend.outcome is None and coordinator is not None and coordinator.machine.phase == RUNNING:
+            self.options.deadly = self.options.takes_down
+            self.options.consequence = 0.0  # peers that fail too, by mistake, would use up the restarts
+            ranks = {place.rank: name for name, (_, place) in coordinator.machine.places.items()}
+            self.fleet.nodes[ranks[self.options.takes_down or 0]].die()
+
     def keep(self) -> None:
         """What a cluster does in calm: one living coordinator, and every node that is wanted."""
         fleet, coordinator = self.fleet, self.fleet.located()
@@ -372,7 +392,8 @@ class Schedule:
             self.keep()
             self.world.run_until(self.world.now + 1.0)
             fleet.checks.recorded()
-            if fleet.backend.outcome is None and self.world.now > self.calm + SETTLED:
+            going_down = self.options.deadly is not None
+            if fleet.backend.outcome is None and self.world.now > self.calm + SETTLED and not going_down:
                 fleet.checks.settled(self.excluded, since=self.calm + SETTLED)
                 if self.world.now > self.calm + SETTLED + QUIET:
                     fleet.options.goal = 1
@@ -383,10 +404,15 @@ class Schedule:
             located = fleet.located()
             why = located.machine.sentence if located is not None else "no coordinator"
             raise Violation(f"no progress in {CALM:.0f} s of calm: {why}")
+        fell = outcome.failure is not None and outcome.failure.cause == "node-lost"
+        if self.options.deadly is not None and not fell:
+            raise Violation(
+                f"{outcome.state}: {outcome.sentence}, though rank {self.options.deadly} took its node down"
+            )
         retried = outcome.failure is None or fleet.checks.retried(outcome.failure)
         if self.doomed and (outcome.state, outcome.code) != (m.ENDED_FAILED, FATAL):
             raise Violation(f"{outcome.state}: {outcome.sentence}, after a failure that is not to be retried")
-        if outcome.state == m.ENDED_FAILED and retried and len(fleet.failures) <= config.restarts:
+        if outcome.state == m.ENDED_FAILED and retried and len(fleet.failures) + fell <= config.restarts:
             raise Violation(f"failed with {len(fleet.failures)} failed rounds of {config.restarts} allowed")
         for _ in range(15):
             self.keep()

@@ -117,6 +117,9 @@ class Script:
     def _unfit(self, fleet: Fleet, names: list[str]) -> None:
         fleet.options.unfit |= set(names)
 
+    def _deadly(self, fleet: Fleet, words: list[str]) -> None:
+        fleet.options.deadly = int(words[0])
+
     def _hang(self, fleet: Fleet, names: list[str]) -> None:
         for name in names:
             fleet.nodes[name].hang()

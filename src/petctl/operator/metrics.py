@@ -77,7 +77,7 @@ class JobMetrics:
             uid = job["metadata"]["uid"]
             try:
                 if _state(job) in ("running", "recovering") and not self._stopped.is_set():
-                    told[uid] = self._ask(read_job(job))
+                    told[uid] = _never_less(self._told.get(uid, {}), self._ask(read_job(job)))
             except PetctlError:  # it is being replaced, or of a version that has no totals
                 pass
             if uid in self._told:
@@ -101,6 +101,14 @@ class JobMetrics:
             "coordinators_total": int(status.get("coordinators") or 0),
             **{name: told[field] for name, field in _ASKED.items() if isinstance(told.get(field), (int, float))},
         }
+
+
+def _never_less(before: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The newer totals; a new coordinator counts from 0 until its nodes have told it more."""
+    fields = [
+        name for name in now if isinstance(now[name], (int, float)) and isinstance(before.get(name), (int, float))
+    ]
+    return {**now, **{name: max(before[name], now[name]) for name in fields}}
 
 
 def _shown(jobs: list[Object]) -> Iterator[Object]:

@@ -6,14 +6,14 @@ back. With nothing left the next
 failure is a verdict, which ends the job only after every member has answered a probe: a node's silent death must not
 be taken for the program's fault. A failure whose exit code and cause are both not to be retried on is a verdict at
 once, and so is one that would come again as it is, unless it is named; a hang is always retried. Losses of nodes are
-free, but for a node that is lost five times in a row while the job makes no progress: its program takes it down.
+free, but for a node or a rank that is lost five times while the job makes no progress: the program takes its node down.
 
 It must not know nodes, phases or orders: `machine.py` tells it who was a member and who is lost, and acts on its word.
 """
 
 from __future__ import annotations
 
-from typing import Dict, FrozenSet, Iterable, Optional, Sequence, Tuple
+from typing import Dict, FrozenSet, Iterable, Mapping, Optional, Sequence, Tuple
 
 from petctl import causes
 from petctl.rendezvous import messages as m
@@ -22,23 +22,39 @@ from petctl.rendezvous.messages import Failure, Outcome
 
 Member = Tuple[str, str]  # (node, incarnation)
 
-FALLS = 5  # losses of one node in a row, without progress between them, that are not taken for chance
+FALLS = 5  # losses of one node, or of one rank, without progress between them, that are not taken for chance
 FALL_WITHIN = 30.0  # seconds; a round that lasts longer is progress, where no steps are reported
 
 
 class Falls:
-    """Losses that come again: a program that takes its node down every time would restart for ever, free of charge."""
+    """Counts losses without progress: a program that takes its node down would restart for ever, free of charge.
+
+    They are counted by node and by rank. By rank because a lost node's rank moves on to another node; not for the job
+    as a whole, because a pool whose machines are taken away one by one loses other nodes and other ranks each time.
+    """
 
     def __init__(self) -> None:
-        self._in_a_row: Dict[str, int] = {}
+        self._nodes: Dict[str, int] = {}
+        self._ranks: Dict[int, int] = {}
 
-    def note(self, lost: Iterable[str], progress: bool) -> str:
-        """Some round has ended by the loss of these nodes; the name of one that was lost too often in a row."""
-        self._in_a_row = {} if progress else {name: self._in_a_row.get(name, 0) + 1 for name in lost}
-        often = [name for name, count in self._in_a_row.items() if count >= FALLS]
-        if often:
-            self._in_a_row = {}
-        return often[0] if often else ""
+    def note(self, lost: Mapping[str, int], progress: bool) -> Tuple[str, bool]:
+        """Takes in a round's end by the loss of these nodes (name -> rank).
+
+        Returns the name of a node that is to be charged, or an empty string, and whether that node itself was lost so
+        often, not only its rank.
+        """
+        if progress:
+            self._nodes, self._ranks = {}, {}
+            return "", False
+        for name, rank in lost.items():
+            self._nodes[name] = self._nodes.get(name, 0) + 1
+            self._ranks[rank] = self._ranks.get(rank, 0) + 1
+        for name, rank in lost.items():
+            itself = self._nodes[name] >= FALLS
+            if itself or self._ranks[rank] >= FALLS:
+                self._nodes, self._ranks = {}, {}
+                return name, itself
+        return "", False
 
 
 class Budget:
@@ -87,7 +103,7 @@ class Budget:
         return True
 
     def charge_fall(self) -> bool:
-        """Takes a loss that came again and again; False: nothing is left to pay it with."""
+        """Charges a loss that came again and again; False: no restart is left."""
         if not self._take():
             return False
         self._charged = frozenset()

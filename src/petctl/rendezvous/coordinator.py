@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 from petctl.errors import AuthError, PetctlError, ProtocolError
 from petctl.rendezvous.calls import Calls, calls_of
+from petctl.rendezvous.decide import natural
 from petctl.rendezvous.events import Disconnected, Event, Late, Record, Recorded, Reported, Tell
 from petctl.rendezvous.listener import Connection, Listener
 from petctl.rendezvous.machine import Coordinator
@@ -75,7 +76,7 @@ class CoordinatorServer:
         self._calls: Dict[Connection, Set[asyncio.Future[Any]]] = {}
         self._left: Optional[asyncio.Future[None]] = None  # a connection has ended, for who waits for that
         self._remarks: Set[str] = set()  # that were passed on
-        self._heard = False  # what was before this coordinator
+        self._heard = (-1, -1)  # (epoch, round) of the newest history before this coordinator that a node has told
         self._scheduled = False
         self._rested = 0.0  # not before this is the next decision made
         self._awake = 0.0  # when the loop was last known to turn
@@ -246,17 +247,22 @@ class CoordinatorServer:
             self._on_effect(Event("remark", f"node {node}: {text[:REMARK_LIMIT]}", {"node": node}))
 
     def entrust(self, history: Mapping[str, Any]) -> None:
-        """Has a few nodes keep this for a coordinator that replaces this one and has no journal to read."""
-        for key in sorted(self._current)[:KEEPERS]:
-            self._current[key].send(encode_payload({"history": history}))
+        """Has a few nodes keep this for a coordinator that replaces this one and has no journal to read.
+
+        A node that kept an earlier history and is none of them any more may tell it too: the newest counts.
+        """
+        payload = encode_payload({"history": {**history, "at": [self._machine.epoch, self._machine.ran]}})
+        for key in sorted(self._current, key=lambda key: (natural(key[0]), key[1]))[:KEEPERS]:
+            self._current[key].send(payload)
 
     def _hear_of_the_past(self, connection: Connection, message: Dict[str, Any]) -> None:
-        """What a coordinator before this one has entrusted to a node; one that told it already is not heard again."""
+        """Passes on what an earlier coordinator has entrusted to a node, if it is newer than what others told."""
         past, age = message["history"], message.get("age")
         if connection.key is None or not isinstance(age, (int, float)) or not _is_history(past):
             raise ProtocolError("a history of nobody, or one that is none")
-        if not self._heard:
-            self._heard = True
+        epoch, number = past.get("at", (0, 0))
+        if (epoch, number) > self._heard and epoch < self._machine.epoch:
+            self._heard = (epoch, number)
             sentence = f"node {connection.key[0]} has kept the rounds before: {len(past['rounds'])}"
             since = time.time() - max(0.0, age)
             self._on_effect(Event("history", sentence, {**past, "since": since}))
@@ -348,12 +354,14 @@ def _order_payload(order: Order, before: Optional[Order], shared: Dict[Order, by
 def _is_history(past: object) -> bool:
     """Whether it is one, as far as anybody relies on it."""
     kinds = {"number": int, "reason": str, "world_size": int}
-    totals = ("nodes_lost", "seconds_lost")
-    if not isinstance(past, dict) or set(past) - {"rounds", "started", "last_failure", *totals}:
+    totals = ("ran", "nodes_lost", "seconds_lost")
+    if not isinstance(past, dict) or set(past) - {"rounds", "started", "last_failure", "at", *totals}:
         return False
-    rounds, started = past.get("rounds"), past.get("started")
+    rounds, started, at = past.get("rounds"), past.get("started"), past.get("at", [0, 0])
     return (
         isinstance(rounds, list)
+        and isinstance(at, list)
+        and [type(part) for part in at] == [int, int]
         and (started is None or type(started) in (int, float))
         and all(type(past.get(name, 0)) in (int, float) for name in totals)
         and (past.get("last_failure") is None or isinstance(past["last_failure"], dict))

@@ -223,11 +223,14 @@ class Coordinator(Facts):
     def _charge_falls(self, lost: List[str], words: str, now: float) -> str:
         """Why the round ends by these losses; where they come again and again, they are paid for, or end the job."""
         progress = self.steps.grew() if self.steps.reports else now >= self.began + FALL_WITHIN
-        name = self.falls.note(lost, progress)
+        name, itself = self.falls.note({name: self.places[name][1].rank for name in lost}, progress)
         if not name:
             return words
-        message = f"node {name} was lost {FALLS} times in a row without progress; its program may take the machine down"
         rank = self.places[name][1].first_rank
+        message = f"node {name} (rank {rank}) was lost {FALLS} times without progress"
+        if not itself:
+            message = f"rank {rank} was lost {FALLS} times without progress, the last time with node {name}"
+        message += "; the program may take its machine down"
         failure = Failure(name, rank, 0, 137, message=message, cause="node-lost")
         if self.budget.charge_fall():
             sentence = f"{message} ({self.budget.sentence()})"

@@ -56,10 +56,10 @@ class Board(Chronicle):
         return self._short()
 
     def totals(self) -> Dict[str, Any]:
-        """What has been counted so far: little, for whoever asks about many jobs."""
+        """What has been counted so far: few figures, for a caller that asks about many jobs."""
         history = self.history
         lost = {"nodes_lost": history.nodes_lost, "seconds_lost": history.seconds_lost}
-        return {"rounds_run": history.ran, "spent": history.spent, **lost}
+        return {"rounds_run": history.ran, **lost}
 
     async def watch(self, seen: int, within: float) -> Dict[str, Any]:
         """A picture other than `seen`, as soon as there is one, or the newest after `within` seconds."""

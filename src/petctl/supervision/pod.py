@@ -126,7 +126,7 @@ class PodCoordinator:
         certificate, key = self._material.certificate, self._material.key
         control: Dict[str, Call] = {
             "status": Call(self._board.now),
-            "totals": Call(self._board.totals),
+            "totals": Call(lambda: {**self._board.totals(), "spent": self._machine.budget.spent}),
             "watch": Call(self._board.watch, {"seen": WHOLE, "within": NUMBER}),
             "scale": Call(self._sizing.scale, {"wanted": WHOLE}),
             "resize": Call(self._sizing.resize, {"wanted": WHOLE, "nodes": NAMES}),

@@ -40,6 +40,7 @@ class History:
         self.broken: Optional[float] = None  # since when no round runs, after one did
         self._lost: List[float] = [0, 0.0]  # nodes, and seconds without a round
         self._lost_before: List[float] = [0, 0.0]  # the same, as an earlier coordinator has counted it
+        self._adopted: Dict[str, Any] = {}  # the newest history of an earlier coordinator that a node has told
         self._reasons: Dict[int, str] = {}
         self._given_up: Dict[int, float] = {}  # by round: when its predecessor was, until it is known to train
 
@@ -91,27 +92,36 @@ class History:
             self.broken, self._given_up = None, {}
 
     def _adopt(self, event: Dict[str, Any]) -> None:
-        """What a coordinator before this one knew, as a node has kept it. Since that node lost it, no round is known to
-        run: if none goes on, the next one has cost the time from there."""
+        """Takes in what an earlier coordinator knew, as a node has kept it; a newer history may follow an older one.
+
+        Since that node lost its coordinator no round is known to run: if none goes on, the next one has cost the time
+        from there.
+        """
         own, past = list(self.rounds), [entry for entry in event["rounds"] if isinstance(entry, dict)]
-        known = {entry["number"] for entry in past}
-        self.rounds[:] = (past + [entry for entry in own if entry["number"] not in known])[-ROUNDS:]
-        self.ran += len(known.difference(entry["number"] for entry in own))
-        self.round = max([self.round, *known])
+        known = {entry["number"]: entry for entry in past}
+        newest = max(known, default=0)
+        later = sum(entry["number"] > newest for entry in own)
+        # Several nodes may tell the same, and one may tell less than is known already: totals never go down.
+        self.ran = max(self.ran, int(event.get("ran") or len(known)) + later)
+        merged = {**{entry["number"]: entry for entry in own}, **known}
+        self.rounds[:] = [merged[number] for number in sorted(merged)][-ROUNDS:]
+        self.round = max(self.round, newest)
         self.started = event.get("started") or self.started
-        self.last_failure = self.last_failure or event.get("last_failure")
-        told = [event.get("nodes_lost"), event.get("seconds_lost")]  # several nodes may tell the same
+        told = [event.get("nodes_lost"), event.get("seconds_lost")]
         self._lost_before = [max(old, new or 0) for old, new in zip(self._lost_before, told)]
-        if not own and past and self.broken is None:
+        if self.last_failure is None or self.last_failure is self._adopted.get("last_failure"):
+            self.last_failure = event.get("last_failure") or self.last_failure
+        if past and self.broken == self._adopted.get("since") and (self._adopted or not own):
             self.broken = float(event["since"])
+        self._adopted = event
 
     def kept(self) -> Dict[str, Any]:
         """What nodes keep for a coordinator that replaces this one and knows nothing: the last rounds, above all."""
         rounds = self.rounds[-KEPT_ROUNDS:]
         while len(rounds) > 1 and len(json.dumps(rounds)) > KEPT_BYTES:
             rounds = rounds[len(rounds) // 2 :]
-        lost = {"nodes_lost": self.nodes_lost, "seconds_lost": self.seconds_lost}
-        return {"rounds": rounds, "started": self.started, "last_failure": self.last_failure, **lost}
+        totals = {"ran": self.ran, "nodes_lost": self.nodes_lost, "seconds_lost": self.seconds_lost}
+        return {"rounds": rounds, "started": self.started, "last_failure": self.last_failure, **totals}
 
     def _runs(self, number: int, event: Dict[str, Any], reason: str, lost: float) -> None:
         self.ran += 1

@@ -31,7 +31,7 @@ class ScriptedMachine:
         self.log = []  # events, and "settle" for each decision
         self.effects = []  # of the next settle
         self.until = None
-        self.round, self.places = 0, {}
+        self.epoch, self.round, self.ran, self.places = 1, 0, 0, {}
         self.changed = asyncio.Event()
 
     def step(self, event, now):

@@ -99,6 +99,52 @@ async def test_a_remark_becomes_one_event_whoever_repeats_it():
 
 
 @in_loop
+async def test_the_newest_history_counts_whichever_node_speaks_first():
+    machine = ScriptedMachine()
+    machine.epoch = 7
+    async with Served(machine) as served:
+        for number, at in enumerate([[5, 40], [6, 120], [6, 119], [7, 121], None]):
+            link = await joined(served, node=str(number))
+            link.send({"history": {"rounds": [], "ran": number, **({"at": at} if at else {})}, "age": 1.0})
+            link.send({"remark": number})  # makes no sense, and ends the connection
+            await machine.until_true(lambda: len(machine.of(Disconnected)) > number)  # noqa: B023
+    told = [effect.data["at"] for effect in served.effects if isinstance(effect, Event) and effect.kind == "history"]
+    assert told == [[5, 40], [6, 120]], "nothing older, and not this coordinator's own"
+
+
+@in_loop
+async def test_the_first_nodes_by_number_keep_the_history():
+    machine = ScriptedMachine()
+    machine.epoch, machine.ran = 3, 17
+    async with Served(machine) as served:
+        links = {}
+        for number in (10, 2, 1, 0):
+            links[number] = await joined(served, node=str(number))
+        await machine.until_true(lambda: len(machine.of(Reported)) == 4)
+        served.server.entrust({"rounds": [], "ran": 17})
+        for number in (0, 1, 2):
+            assert (await links[number].receive())["history"] == {"rounds": [], "ran": 17, "at": [3, 17]}
+        machine.effects = [Tell("10", "a", Order(Header(epoch=3)))]
+        links[0].send(report_of("0", number=2))
+        assert "order" in await links[10].receive(), "which was not asked to keep anything"
+        for link in links.values():
+            link.close()
+
+
+@pytest.mark.parametrize("wrong", [{"at": [1]}, {"at": [1, "2"]}, {"at": 3}, {"ran": "many"}])
+@in_loop
+async def test_a_history_that_is_none_ends_the_connection(wrong):
+    machine = ScriptedMachine()
+    async with Served(machine) as served:
+        with RawPeer(served) as peer:
+            await served.blocking(peer.introduce)
+            peer.send(report_of())
+            peer.send({"history": {"rounds": [], **wrong}, "age": 1.0})
+            assert await served.blocking(peer.until_dropped)
+    assert not [effect for effect in served.effects if isinstance(effect, Event)]
+
+
+@in_loop
 async def test_a_letter_reaches_the_member_it_is_for_in_the_round_that_runs():
     machine = ScriptedMachine()
     machine.round = 7

@@ -115,3 +115,18 @@ def test_coordinators_are_asked_only_after_somebody_has_read() -> None:
         assert asked.wait(20)
     finally:
         found.stop()
+
+
+def test_totals_never_go_down_when_a_coordinator_is_replaced() -> None:
+    answers: list[Mapping[str, Any]] = [
+        TOTALS,
+        {"rounds_run": 0, "nodes_lost": 0, "spent": 0, "seconds_lost": 0.0},
+        {**TOTALS, "rounds_run": 4},
+    ]
+    found = JobMetrics(cache_of("Running"), lambda job: answers.pop(0))
+    counted = []
+    for _ in range(3):
+        found.ask_all()
+        counted += [line.split()[-1] for line in own(found.text()) if line.startswith("petctl_job_rounds_total")]
+    assert counted == ["3", "3", "4"]
+    assert 'petctl_job_seconds_lost_total{namespace="team",job="job-0000"} 1.25' in own(found.text())

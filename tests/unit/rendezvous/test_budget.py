@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.budget import Budget
+from petctl.rendezvous.budget import FALLS, Budget, Falls
 from petctl.rendezvous.messages import Failure
 
 MEMBERS = [("0", "i-0"), ("1", "i-1")]
@@ -173,3 +173,31 @@ def test_the_last_failure_of_a_retried_kind_says_nothing_of_codes() -> None:
     budget.condemn(FAILURE)
     outcome = budget.outcome([1])
     assert outcome is not None and outcome.sentence == FAILURE.sentence()
+
+
+def test_a_rank_that_takes_node_after_node_down_is_charged() -> None:
+    falls = Falls()
+    for loss in range(1, FALLS):
+        assert falls.note({str(loss % 2): 0}, progress=False) == ("", False)
+    assert falls.note({"1": 0}, progress=False) == ("1", False)
+    assert falls.note({"0": 0}, progress=False) == ("", False), "counted from the charge on"
+
+
+def test_a_node_that_goes_down_at_any_rank_is_charged() -> None:
+    falls = Falls()
+    for loss in range(1, FALLS):
+        assert falls.note({"3": loss}, progress=False) == ("", False)
+        assert falls.note({}, progress=False) == ("", False), "others that leave meanwhile do not hide it"
+    assert falls.note({"3": 0}, progress=False) == ("3", True)
+
+
+def test_a_pool_whose_machines_are_taken_away_one_by_one_is_not_charged() -> None:
+    falls = Falls()
+    for number in range(100):
+        assert falls.note({str(number): number % 25}, progress=False) == ("", False)
+
+
+def test_losses_with_progress_between_them_are_not_charged() -> None:
+    falls = Falls()
+    for loss in range(1, 40):
+        assert falls.note({str(loss % 2): 0}, progress=loss % FALLS == 0) == ("", False)

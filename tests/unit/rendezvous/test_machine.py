@@ -683,12 +683,12 @@ def test_a_program_that_takes_its_node_down_every_time_is_charged() -> None:
     effects = fall(story, 5, 5)
     assert story.machine.budget.spent == 1
     [event] = [e for e in effects if isinstance(e, Event) and e.kind == "failure"]
-    assert "node 0 was lost 5 times in a row without progress" in event.sentence
+    assert "node 0 (rank 0) was lost 5 times without progress; the program may" in event.sentence
     for life in range(6, 10):
         fall(story, life, life)
     fall(story, 10, 10)
     assert story.machine.ending is not None and story.machine.ending.state == m.ENDED_FAILED
-    assert "node 0 was lost 5 times in a row without progress" in story.machine.ending.sentence
+    assert "node 0 (rank 0) was lost 5 times without progress" in story.machine.ending.sentence
 
 
 def test_a_node_that_makes_progress_between_its_losses_is_not_charged() -> None:

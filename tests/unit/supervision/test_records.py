@@ -7,7 +7,7 @@ from typing import Any
 
 from petctl.rendezvous.events import LEFT
 from petctl.supervision.picture import node_rows, sentence_of, state_of
-from petctl.supervision.records import History, append_event, close_status, new_event, read_events
+from petctl.supervision.records import KEPT_ROUNDS, History, append_event, close_status, new_event, read_events
 
 
 def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
@@ -124,3 +124,41 @@ def test_losses_and_lost_seconds_are_counted_over_all_rounds_and_coordinators() 
         later.take({"kind": "history", "time": 2000.0, "since": 1999.0, **history.kept()})
     later.take({"kind": "lost", "time": 2001.0, "node": "1", "why": "its connection closed"})
     assert (later.nodes_lost, later.seconds_lost) == (151, 151.0)
+
+
+def ran(number: int) -> History:
+    """What the coordinator of a job with so many rounds, one every 10 s, knows."""
+    history = History()
+    for each in range(1, number + 1):
+        history.take({"kind": "running", "time": each * 10.0, "round": each, "members": {"0": [0, 1]}})
+    return history
+
+
+def test_a_replaced_coordinator_counts_the_rounds_that_no_node_has_kept() -> None:
+    later = History()
+    later.take({"kind": "history", "time": 2000.0, "since": 1999.0, **ran(120).kept()})
+    assert (later.ran, len(later.rounds)) == (120, KEPT_ROUNDS)
+    later.take({"kind": "continued", "time": 2001.0, "round": 120, "members": {"0": [0, 1]}, "sentence": "it goes on"})
+    assert later.ran == 120
+    later.take({"kind": "running", "time": 2002.0, "round": 121, "members": {"0": [0, 1]}})
+    assert later.kept()["ran"] == 121
+
+
+def test_a_history_that_comes_after_the_round_goes_on_counts_no_round_twice() -> None:
+    later = History()
+    later.take({"kind": "continued", "time": 2001.0, "round": 120, "members": {"0": [0, 1]}, "sentence": "it goes on"})
+    later.take({"kind": "running", "time": 2002.0, "round": 121, "members": {"0": [0, 1]}})
+    later.take({"kind": "history", "time": 2003.0, "since": 1999.0, **ran(120).kept()})
+    assert later.ran == 121
+    assert [past["number"] for past in later.rounds] == [*range(71, 122)]
+    assert later.broken is None
+
+
+def test_a_newer_history_corrects_an_older_one() -> None:
+    later, old, new = History(), ran(5).kept(), ran(120).kept()
+    later.take({"kind": "history", "time": 2000.0, "since": 60.0, **old, "last_failure": {"rank": 1}})
+    later.take({"kind": "history", "time": 2000.1, "since": 1999.0, **new, "last_failure": {"rank": 2}})
+    assert (later.ran, later.broken, later.last_failure) == (120, 1999.0, {"rank": 2})
+    assert [past["number"] for past in later.rounds] == [*range(1, 6), *range(71, 121)]
+    later.take({"kind": "running", "time": 2001.0, "round": 121, "members": {"0": [0, 1]}})
+    assert later.rounds[-1]["seconds_lost"] == 2.0, "from when the newest coordinator was lost"
