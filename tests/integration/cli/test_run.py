@@ -130,6 +130,8 @@ def test_the_terminal_shows_a_status_line(petctl: Petctl) -> None:
         ("from . import other\n", 1, "cause       relative-import"),
         ("input()\n", 1, "cause       no-stdin"),
         ("import argparse\nargparse.ArgumentParser().parse_args(['--x'])\n", 2, "cause       arguments"),
+        ("import argparse\nargparse.ArgumentParser().error('the rate must be positive')\n", 2, "cause       arguments"),
+        ("import click\nclick.command()(click.argument('n')(lambda n: 0))()\n", 2, "cause       arguments"),
     ],
 )
 def test_what_cannot_get_better_ends_the_job_at_once_and_is_told_once(
