@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -95,6 +97,82 @@ def test_special_causes_go_before_general_ones() -> None:
     assert causes.find("urlopen error [Errno -3] Temporary failure in name resolution") == "name-resolution"
     assert causes.find("ImportError: /x/a.so: undefined symbol: _ZN3c10") == "version-mismatch"
     assert causes.find("epoch 3 loss 0.21\nall is well") == ""
+
+
+ARGPARSE = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--rate", type=float)
+parser.add_argument("--range", help="x" * 500)
+parser.add_argument("--a-long-name-that-makes-the-usage-wrap", metavar="A_LONG_METAVARIABLE")
+parsed = parser.parse_args()
+parser.error("the rate must be positive")
+"""
+CLICK = """
+import click
+@click.command()
+@click.option("--rate", type=float, required=True)
+@click.option("--flag", is_flag=True)
+@click.argument("name")
+def main(rate, flag, name):
+    raise click.UsageError("the rate must be positive")
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (ARGPARSE, "--ra 1"),
+        (ARGPARSE, "--rate x"),
+        (ARGPARSE, "--other"),
+        (ARGPARSE, "--rate"),
+        (ARGPARSE, "--rate 1"),
+        (CLICK, "--other"),
+        (CLICK, "--rate x name"),
+        (CLICK, "--rate"),
+        (CLICK, "name"),
+        (CLICK, "--rate 1"),
+        (CLICK, "--flag=1"),
+        (CLICK, "--rate 1 a b"),
+        (CLICK, "--rate 1 name"),
+    ],
+)
+def test_wrong_arguments_are_known_by_what_the_parser_says(program: str, words: str) -> None:
+    done = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, check=False)
+    message, traceback = from_stderr(done.stderr)
+    assert done.returncode == 2 and cause_of(2, "", message, traceback, done.stderr) == "arguments", done.stderr
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Usage: train.py [OPTIONS]\nTry 'train.py --help' for help.\n"
+        "╭─ Error ────────────────╮\n│ No such option: --foo  │\n╰────────────────────────╯",
+        "╭─ Error ──────────────────╮\n│ Missing argument 'NAME'. │\n╰──────────────────────────╯",
+        "│ Invalid value for '--rate': 'x' is not a valid float. │",
+        'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n'
+        "ValueError: Some specified arguments are not used by the HfArgumentParser: ['--foo']",
+    ],
+)
+def test_wrong_arguments_of_typer_and_transformers_are_known(text: str) -> None:
+    message, traceback = from_stderr(text.encode())
+    assert cause_of(1, "", message, traceback, text.encode()) == "arguments"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train.c:3:1: error: expected identifier\nmake: *** [train.o] Error 1",
+        "a.py:3: error: Name 'x' is not defined",
+        "usage of memory: 3 GiB\nserver: error: connection reset",
+        "Error: No such file or directory",
+        "| Missing option in table |",
+    ],
+)
+def test_other_errors_are_not_taken_for_wrong_arguments(text: str) -> None:
+    message, traceback = from_stderr(text.encode())
+    assert cause_of(2, "", message, traceback, text.encode()) != "arguments"
 
 
 def test_nan_is_no_part_of_other_words() -> None:

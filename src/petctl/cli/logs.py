@@ -68,7 +68,8 @@ def command(
         else:
             status = handle.status()
             names = task_names(status.roles, status.size.min, status.size.max)
-            copy_lines(lines, Screen(prefix=rank is None and many_workers(status), names=names))
+            screen = Screen(prefix=rank is None and many_workers(status), names=names, verbatim=True)
+            copy_lines(lines, screen)
     except KeyboardInterrupt:
         return 130
     return 0

@@ -31,10 +31,15 @@ class Screen:
     """One terminal, or one pair of pipes. Written to by one thread."""
 
     def __init__(
-        self, prefix: bool, output: BinaryIO | None = None, quiet: bool = False, names: Sequence[str] = ()
+        self,
+        prefix: bool,
+        output: BinaryIO | None = None,
+        quiet: bool = False,
+        names: Sequence[str] = (),
+        verbatim: bool = False,
     ) -> None:
-        """`names`: what ranks are called, where they have names."""
-        self.prefix, self.quiet, self._names = prefix, quiet, names
+        """`names`: what ranks are called, where they have names. `verbatim`: shows the same traceback every time."""
+        self.prefix, self.quiet, self._names, self._verbatim = prefix, quiet, names, verbatim
         self._out = output or sys.stdout.buffer
         self._err = sys.stderr.buffer
         self._terminal = {"out": self._out.isatty(), "err": self._err.isatty()}
@@ -43,7 +48,7 @@ class Screen:
         self._colour = {stream: terminal and coloured for stream, terminal in self._terminal.items()}
         self.live = self._err.isatty() and not dumb and not quiet
         self._status = ""
-        self._repeats = Repeats()
+        self._repeats = Repeats(self._rank_name if prefix else None)
         self._shown = False
         self._mid_line = False  # the terminal's cursor stands behind a worker's unfinished line
         self._prefixes: dict[tuple[str, int], bytes] = {}
@@ -81,6 +86,11 @@ class Screen:
     def close(self) -> None:
         """Takes the status line away for good."""
         self._hide()
+        for rank, text in self._repeats.rest():
+            whole = text if text.endswith(b"\n") else text + b"\n"
+            prefix = self._make_prefix("err", rank) if self.prefix else b""
+            self._break_line()
+            self._write(self._err, prefix + whole[:-1].replace(b"\n", b"\n" + prefix) + b"\n")
         self._break_line()
         self._status = ""
 
@@ -110,13 +120,13 @@ class Screen:
             self._unfinished.clear()
 
     def _unchanged(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
-        if stream != "err":
+        if stream != "err" or self._verbatim:
             return map(_text, lines)
-        return (self._repeats.filter(line.round, line.text) for line in lines)
+        return (self._repeats.filter(line.round, line.text, line.rank) for line in lines)
 
     def has_shown(self, words: str) -> bool:
-        """Are these lines the job's only worker's own, and on the screen already?"""
-        return not self.prefix and self._repeats.has_shown(words)
+        """Checks whether a worker's lines are on the screen already."""
+        return self._repeats.has_shown(words)
 
     def _prefixed(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
         """Each line behind its rank; never two workers' words on one line. A text may hold many lines at once.
@@ -127,6 +137,10 @@ class Screen:
         for line in lines:
             prefix = prefixes.get((stream, line.rank)) or self._make_prefix(stream, line.rank)
             text, whose = line.text, (line.round, line.rank)
+            if stream == "err" and not self._verbatim:
+                text = self._repeats.filter(line.round, text, line.rank)
+                if not text:
+                    continue
             before, returned = unfinished.pop(stream, (None, True))
             if before is not None and before != whose:
                 yield b"\n"
@@ -144,6 +158,9 @@ class Screen:
             yield text[-1:]
             if not text.endswith(b"\n"):
                 unfinished[stream] = (whose, text.endswith(b"\r"))
+
+    def _rank_name(self, rank: int) -> str:
+        return self._names[rank] if rank < len(self._names) else f"rank {rank}"
 
     def _make_prefix(self, stream: str, rank: int) -> bytes:
         text = f"[{self._names[rank] if rank < len(self._names) else rank}] "

@@ -130,6 +130,8 @@ def test_the_terminal_shows_a_status_line(petctl: Petctl) -> None:
         ("from . import other\n", 1, "cause       relative-import"),
         ("input()\n", 1, "cause       no-stdin"),
         ("import argparse\nargparse.ArgumentParser().parse_args(['--x'])\n", 2, "cause       arguments"),
+        ("import argparse\nargparse.ArgumentParser().error('the rate must be positive')\n", 2, "cause       arguments"),
+        ("import click\nclick.command()(click.argument('n')(lambda n: 0))()\n", 2, "cause       arguments"),
     ],
 )
 def test_what_cannot_get_better_ends_the_job_at_once_and_is_told_once(
@@ -146,3 +148,17 @@ def test_the_same_failure_again_is_one_line(petctl: Petctl) -> None:
     done = petctl("run", "--restarts", "2", "fails.py", code=1)
     assert done.stderr.count("Traceback") == 1
     assert [line for line in done.stderr.splitlines() if line.endswith("ValueError: again (2 of 2 restarts used)")]
+
+
+def test_each_workers_error_is_shown_once_and_not_again_as_the_root_cause(petctl: Petctl) -> None:
+    petctl.script("fails.py", "import os\nraise ValueError('again ' + os.environ['RANK'])\n")
+    done = petctl("run", "-n", "2", "--restarts", "3", "fails.py", code=1)
+    lines = done.stderr.splitlines()
+    for rank in (0, 1):
+        assert lines.count(f"[{rank}] ValueError: again {rank}") <= 1
+    assert [line for line in lines if "] the same error as in round " in line]
+    assert [line for line in lines if line.startswith("  root cause")]
+    assert not [line for line in lines if line.startswith("    ValueError")]
+    job = lines[-1].split()[3]
+    written = petctl("logs", "--stream", "err", job).stderr
+    assert written.count("ValueError: again") > 2 and "the same error" not in written

@@ -150,7 +150,8 @@ def test_drafts_of_killed_writers_go_with_the_reserves(full: JobDirectory) -> No
     gone = subprocess.Popen(["true"])
     gone.wait()
     left, written = full.path / f".status.json.{gone.pid}", full.path / f".cancel.json.{threading.get_native_id()}"
-    left.touch(), written.touch()
+    left.touch()
+    written.touch()
     full.give_back()
     assert list(full.path.iterdir()) == [written]
 

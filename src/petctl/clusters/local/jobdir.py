@@ -97,7 +97,7 @@ class JobDirectory:
             spare_of(path).unlink(missing_ok=True)
         for draft in self.path.glob(".*"):
             writer = draft.suffix[1:]
-            if writer.isdecimal() and not os.path.exists(f"/proc/{writer}"):
+            if writer.isdecimal() and not Path(f"/proc/{writer}").exists():
                 draft.unlink(missing_ok=True)
 
     def node(self, name: str) -> Path:
