@@ -99,10 +99,10 @@ def test_a_worker_killed_in_the_second_call_is_replaced_there(start: Callable[..
 
 
 def test_a_node_that_joins_in_the_second_call_takes_part(start: Callable[..., Job]) -> None:
-    job = start("1:1:2", STEPS=400, STEP_TIME=0.02)
+    job = start("1:1:2", STEPS=100, WORLD=2)
     until(lambda: any(line.get("call") == 2 for line in said(job)), "the second call", IMPORTS)
     assert job.petctl("scale", job.id, "2").returncode == 0
-    everything = ends_well(job, 420.0)
+    everything = ends_well(job, 120.0)
     joined = [line for line in everything if line["world"] == 2 and "step" in line]
     assert joined and {line["call"] for line in joined} == {2}
     steps = [line["step"] for line in everything if line["rank"] == 0 and line.get("call") == 2]

@@ -2,6 +2,7 @@
 
 CALLS of them with 20 steps each, the last one with STEPS; with SAME all have one State, else each has its own. HOLD
 names a place ("between", "entry", with ":RANK" for one rank) in the last one where workers wait for the file GO.
+Half-way through the last one the workers only commit until they are WORLD.
 """
 
 import json
@@ -14,6 +15,7 @@ import torch
 from petctl import elastic
 
 CALLS = int(os.environ.get("CALLS", "2"))
+WORLD = int(os.environ.get("WORLD", "1"))
 EVERY = int(os.environ.get("EVERY", "0"))
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -47,6 +49,10 @@ def run(state, call, steps):
         if call == CALLS:
             hold("entry")
         while state.step < steps:
+            if call == CALLS and state.step == steps // 2 and elastic.world_size() < WORLD:
+                time.sleep(0.01)
+                state.commit()
+                continue
             one = torch.full((1,), 1.0 / elastic.world_size())
             torch.distributed.all_reduce(one)
             with torch.no_grad():
