@@ -164,6 +164,7 @@ class Screen:
 
     def _make_prefix(self, stream: str, rank: int) -> bytes:
         text = f"[{self._names[rank] if rank < len(self._names) else rank}] "
+        text = shown(text) if self._terminal[stream] else text
         if self._colour[stream]:
             text = f"\x1b[{_COLOURS[rank % len(_COLOURS)]}m{text}\x1b[0m"
         prefix = self._prefixes[stream, rank] = text.encode()

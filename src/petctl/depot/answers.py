@@ -21,6 +21,26 @@ class BadAnswer(StoreError):
         super().__init__(f"{why}: what answers is no store that petctl knows; is the endpoint right?")
 
 
+class Markers:
+    """Checks that the pages of a listing lead on: a marker that comes again would make it endless.
+
+    It keeps one marker, and takes a later one at 1, 2, 4, 8, ... pages (Brent's way to find a circle): however many
+    pages there are, memory does not grow, and a circle is found within three times its length.
+    """
+
+    def __init__(self, what: str = "listing") -> None:
+        self._what, self._kept, self._pages, self._next = what, "", 0, 1
+
+    def check(self, marker: str) -> str:
+        """The marker, if it may lead to another page."""
+        if marker == self._kept:
+            raise BadAnswer(f"the store's {self._what} has no end")
+        self._pages += 1
+        if self._pages == self._next:
+            self._kept, self._next = marker, 2 * self._next
+        return marker
+
+
 def parse_xml(data: bytes) -> ElementTree.Element:
     """A store's answer without its namespaces; BadAnswer where it is no XML, or defines words of its own."""
     text = re.sub(rb'\sxmlns="[^"]*"', b"", data, count=1).lstrip(b"\xef\xbb\xbf")

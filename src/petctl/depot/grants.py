@@ -1,6 +1,6 @@
 """What a job may touch in object stores, and the keys for it: the coordinator's side of `files.py`.
 
-A node that wants to move a file asks for a URL (call `sign`), good for one object, one verb and an hour; a node that
+A node that wants to move a file asks for a URL (call `sign`), good for one object, one verb and 15 minutes; a node that
 wants to know what is there asks for a page of names (call `page`). It sees no key. Only where the user's own key is a
 SAS does it reach the nodes, as part of those URLs: a SAS cannot be narrowed.
 

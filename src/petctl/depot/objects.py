@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
-from petctl.depot.answers import BadAnswer, parse_xml
+from petctl.depot.answers import BadAnswer, Markers, parse_xml
 from petctl.depot.exchange import Answer, Exchange
 from petctl.depot.grants import LIFE, REQUESTS, check_path
 from petctl.depot.pieces import CHECKSUM, PART_SIZE, Body, Held, Incoming, Slice, checksum_of_parts
@@ -56,7 +56,7 @@ class Objects:
 
     def entries(self) -> Iterator[Entry]:
         """Everything below the prefix, as a stream."""
-        after = ""
+        after, markers = "", Markers()
         while True:
             page = self._ask("page", {"grant": self._grant, "after": after})
             for path, size, modified, tag in page["entries"]:
@@ -64,6 +64,7 @@ class Objects:
             after = page["after"]
             if not after:
                 return
+            markers.check(str(after))
 
     def sign_ahead(self, method: str, paths: Sequence[str]) -> None:
         """Asks at once for the URLs of many small files that are moved next; those asked for before are forgotten."""

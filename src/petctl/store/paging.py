@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Callable, Iterator, Mapping
 from xml.etree import ElementTree
 
-from petctl.depot.answers import BadAnswer, parse_xml, whole_number
+from petctl.depot.answers import BadAnswer, Markers, parse_xml, whole_number
 from petctl.depot.marks import FOLDER_MARK, stands_for_folder
 from petctl.store.place import Entry
 from petctl.store.rest import Rest
@@ -64,11 +64,9 @@ def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: in
         mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
     page = rest.call("GET", "", {**query, size: str(most or _FIRST)}).body
     query[size] = str(PAGE[kind])
-    marker = ""
+    markers = Markers()
     while (found := marked.search(page)) and not most:
-        before, marker = marker, parse_xml(b"<a>" + found[1] + b"</a>").text or ""
-        if marker == before:
-            raise BadAnswer("the store's listing has no end")
+        marker = markers.check(parse_xml(b"<a>" + found[1] + b"</a>").text or "")
         next_page = _begun(lambda marker=marker: rest.call("GET", "", {**query, mark: marker}).body)  # type: ignore[misc]
         yield page
         page = next_page()

@@ -22,7 +22,7 @@ from typing import Mapping, Protocol, Sequence
 from xml.etree import ElementTree
 
 from petctl.agent.owner_only import make_private_directory
-from petctl.depot.answers import BadAnswer, parse_xml, whole_number
+from petctl.depot.answers import BadAnswer, Markers, parse_xml, whole_number
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
 from petctl.store.body import Body, Held
 from petctl.store.rest import Rest
@@ -136,6 +136,8 @@ class S3Parts:
         knows = all(answer.headers.get(name) == value for name, value in _WHOLE_CRC32.items())
         upload.kinds = CRC32 if knows else MD5
         upload.id = parse_xml(answer.body).findtext("UploadId") or ""
+        if not upload.id:
+            raise BadAnswer("the store began an upload without an id")
         noted = {"id": upload.id, "size": str(size), "source": source, "sum": "crc32" if knows else "md5"}
         self._records.write(path, noted)
         return upload, {}, True
@@ -172,7 +174,7 @@ class S3Parts:
     def _there(self, upload: Upload) -> dict[int, Sum]:
         """Part number -> MD5, for the parts of the right length."""
         found: dict[int, Sum] = {}
-        marker = ""
+        marker, markers = "", Markers("list of parts")
         while True:
             query = {"uploadId": upload.id, "max-parts": "1000"}
             if marker:
@@ -182,16 +184,15 @@ class S3Parts:
                 number = whole_number(part.findtext("PartNumber") or "0", "number of a part") - 1
                 tag = part.findtext("ETag") or ""
                 expected = min(upload.part, upload.size - number * upload.part)
-                if part.findtext("Size") != str(expected):
+                if number < 0 or expected <= 0 or part.findtext("Size") != str(expected):
                     continue
                 if re.fullmatch(r'"?[0-9a-f]{32}"?', tag):
                     crc32 = parse_crc32(part.findtext("ChecksumCRC32") or "-")
                     found[number], upload.tags[number] = Sum(bytes.fromhex(tag.strip('"')), crc32), tag
-            before, marker = marker, root.findtext("NextPartNumberMarker") or ""
-            if marker == before and marker:
-                raise BadAnswer("the store's list of parts has no end")
+            marker = root.findtext("NextPartNumberMarker") or ""
             if root.findtext("IsTruncated") != "true" or not marker:
                 return found
+            markers.check(marker)
 
     def abandon(self, upload: Upload) -> None:
         self._records.forget(upload.path)

@@ -255,3 +255,51 @@ def test_the_id_of_a_snapshot_is_checked_before_it_becomes_a_path(tmp_path: Path
 
     assert asyncio.run(outcome()) == ("", "'../../etc' is not the id of a snapshot")
     assert not any(tmp_path.iterdir())
+
+
+def test_an_archive_that_is_larger_than_its_snapshot_can_be_is_not_fetched(tmp_path: Path) -> None:
+    """Neither from the coordinator nor from the store: a full disk would stop the node."""
+    import asyncio
+
+    from petctl.agent.codesource import STORED, CodeSource, serve
+    from petctl.agent.task import Code
+    from petctl.depot.files import Depot
+    from petctl.depot.grants import Grant, Grants
+    from petctl.rendezvous.joinfile import JoinFile
+
+    bounds, stored = Bounds(1, 1000), tmp_path / "store" / STORED
+    stored.parent.mkdir()
+    grants = Grants({"code": Grant("file", str(stored.parent))})
+
+    class Link:
+        """A coordinator without the way to it."""
+
+        def call(self, name: str, offset: int, size: int) -> dict[str, object]:
+            return serve(str(stored), offset, size)
+
+    def ask(call: str, words: Any) -> Any:
+        return getattr(grants, call)(**words)
+
+    async def begun() -> CodeSource:
+        told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        join = JoinFile("job", "token", "", {"address": "127.0.0.1:1"}, None)
+        code = Code(id="no id", files=bounds.files, bytes=bounds.bytes)
+        source = CodeSource(code, join, str(tmp_path), lambda *said: told.set_result(said), print)
+        await asyncio.wait_for(told, 20)  # the thread has ended
+        return source
+
+    source = asyncio.run(begun())
+    source._code, source._depot, source._hang_up = Code(id="0" * 64, grant="code"), Depot(ask), lambda: None
+    for size, fits in ((bounds.archive, True), (bounds.archive + 1, False)):
+        stored.write_bytes(bytes(size))
+        for fetch in (
+            lambda file: source._add_part(Link(), file),  # type: ignore[arg-type]
+            lambda file: source._from_store(str(tmp_path / "fetched")).close(),
+        ):
+            file = io.BytesIO()
+            if fits:
+                fetch(file)
+                continue
+            with pytest.raises(BadCode, match="more than snapshot 000000000000 can have"):
+                fetch(file)
+            assert not file.getvalue() and not list(tmp_path.glob("fetched*"))

@@ -90,6 +90,16 @@ def test_a_copy_that_was_cut_short_is_made_again(copied: Path, tmp_path: Path, m
     assert alone(tmp_path, "-c", "print(1)").stdout == "1\n"
 
 
+def test_the_copy_lies_where_no_other_user_can_change_it(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        bring_python(tmp_path / "cache" / "python" / "3.11-abc")
+    finally:
+        os.umask(before)
+    for made in (tmp_path / "cache", tmp_path / "cache" / "python"):
+        assert made.stat().st_mode & 0o777 == 0o700
+
+
 def test_what_is_no_program_of_this_system_is_told(tmp_path: Path) -> None:
     (tmp_path / "script").write_text("#!/bin/sh\n" * 20)
     with pytest.raises(python_copy.CannotCopy, match="not a 64-bit program"):

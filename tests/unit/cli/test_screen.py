@@ -150,3 +150,29 @@ def test_no_colours_where_none_are_wanted(streams, monkeypatch: pytest.MonkeyPat
     screen.status("running")
     screen.close()
     assert b"\x1b[" not in (out.getvalue() + err.getvalue()).replace(b"\x1b[2K", b"")
+
+
+STEERING = "a\x1b[2J\x1b]0;gotcha\x07b"
+SPELT = b"a\\x1b[2J\\x1b]0;gotcha\\x07b"
+
+
+def test_names_and_sentences_do_not_steer_the_terminal(streams) -> None:
+    out, err = streams(Terminal)
+    screen = Screen(prefix=True, names=[STEERING])
+    screen.lines([Line(1, 0, "out", b"\x1b[1mthe worker's own\n"), Line(1, 0, "err", b"x\n")])
+    screen.say(f"job {STEERING} runs")
+    screen.complain(f"node {STEERING} was lost")
+    screen.status(f"{STEERING} 1/2")
+    screen.close()
+    assert out.getvalue().count(SPELT) == 1 and b"\x1b[1mthe worker's own\n" in out.getvalue()
+    assert err.getvalue().count(SPELT) == 4
+    assert b"\x07" not in out.getvalue() + err.getvalue() and b"\x1b[2J" not in out.getvalue() + err.getvalue()
+
+
+def test_a_pipe_gets_names_as_they_are(streams) -> None:
+    out, err = streams(Pipe)
+    screen = Screen(prefix=True, names=[STEERING])
+    screen.lines([Line(1, 0, "out", b"x\n")])
+    screen.say(STEERING)
+    screen.close()
+    assert out.getvalue() == f"[{STEERING}] x\n".encode() and err.getvalue() == f"petctl: {STEERING}\n".encode()

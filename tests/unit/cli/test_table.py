@@ -54,3 +54,14 @@ def test_no_column_is_lost_on_a_narrow_terminal(printed) -> None:
 
 def test_a_wide_terminal_shows_everything(printed) -> None:
     assert printed(200) == [HEADER, ROW]
+
+
+def test_names_do_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", out := Terminal())
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(HEADER, [["a\x1b[2J", "running", "\x1b]0;gotcha\x07", "gpj\u202e.exe"]])
+    seen = out.getvalue()
+    assert all(word in seen for word in ("a\\x1b[2J", "\\x1b]0;gotcha\\x07", "gpj\\u202e.exe"))
+    assert "\x1b[2J" not in seen and "\x07" not in seen and "\u202e" not in seen

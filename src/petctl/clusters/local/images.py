@@ -63,7 +63,7 @@ def bring_python(directory: Path) -> None:
     """Makes the copy of petctl's own Python that agents run under, unless it is there; no process sees a part of it."""
     if directory.is_dir():
         return
-    directory.parent.mkdir(parents=True, exist_ok=True)
+    make_private_directory(directory.parent)
     with alone(f"{directory}.lock"):
         if directory.is_dir():
             return
