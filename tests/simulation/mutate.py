@@ -127,6 +127,12 @@ POINT_MUTANTS = [
     ),
     PointMutant("a leave explains no failure", "machine", "if leaving and leaving[0] in self.places:", "if False:"),
     PointMutant("a leave gives a failure back", "facts", "explains = not node.goes and", "explains ="),
+    PointMutant(
+        "any lateness forgives closed connections", "facts", "if event.seconds >= self.silence - 2 * beat:", "if True:"
+    ),
+    PointMutant(
+        "no lateness forgives closed connections", "facts", "if event.seconds >= self.silence - 2 * beat:", "if False:"
+    ),
     PointMutant("lateness loses refunds", "facts", "        self.budget.late(event.seconds, now)\n", ""),
     PointMutant("progress of a prepared node counts", "facts", "and report.state != m.PREPARED and", "and"),
     PointMutant("a release before the join is forgotten", "facts", 'in ("", report.incarnation):', "in ():"),

@@ -211,7 +211,11 @@ class Facts:
             self.seq += 1
 
     def _on_late(self, event: Late, now: float) -> None:
-        self.lenient_until = now + self.silence
+        beat = heartbeat.interval(self.config.silence, self.wanted)
+        # A node closes its connection when it has heard nothing for `silence`, and it heard something at most a beat
+        # before; the driver tells a little less than it was late. A shorter lateness has closed no connection.
+        if event.seconds >= self.silence - 2 * beat:
+            self.lenient_until = now + self.silence
         self.budget.late(event.seconds, now)
         self.recover_until += event.seconds
         self.expect_until += event.seconds
