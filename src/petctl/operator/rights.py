@@ -18,10 +18,16 @@ EVERY = 10.0  # seconds
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _NEEDED = (
     ("create", "", "pods", ""),
+    ("delete", "", "pods", ""),
+    ("create", "", "pods", "portforward"),
+    ("create", "", "services", ""),
+    ("create", "policy", "poddisruptionbudgets", ""),
     ("create", "", "secrets", ""),
+    ("create", "", "configmaps", ""),
     ("list", GROUP, "elasticjobs", ""),
     ("patch", GROUP, "elasticjobs", "status"),
 )
+"""A right for each kind of object without which a job cannot run; install.py says what all an operator has."""
 
 log = logging.getLogger("petctl.operator")
 

@@ -28,10 +28,15 @@ class Disconnected:
 
 @dataclass(frozen=True)
 class Expect:
-    """The cluster is starting these nodes; wait for them up to `patience` seconds without progress."""
+    """The cluster is starting these nodes; wait for them up to `patience` seconds without progress.
+
+    `once_enough`: wait only so many seconds, once enough nodes for a round are ready. For a cluster that cannot tell
+    nodes that are late from nodes that no machine takes. 0: wait for `patience` in any case.
+    """
 
     nodes: Tuple[str, ...]
     patience: float = 30.0
+    once_enough: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ class Facts:
         self.released: Dict[str, str] = {}  # given up by the cluster: name -> incarnation; empty: the next that joins
         self.patience = 30.0
         self.expect_until = now
+        self.once_enough = 0.0  # seconds to wait for expected nodes when there are enough without them; 0: as long
+        self.came = now  # when an expected node has come last, or was announced
         self.asked = False  # the user scaled and the round for it has not started yet
         self.growth_since: Optional[float] = None
         self.enough_since: Optional[float] = None
@@ -132,7 +134,7 @@ class Facts:
             self._note("joined", f"node {report.node} joined", node=report.node, address=report.address)
             if report.node in self.expected:
                 self.expected.discard(report.node)
-                self.expect_until = now + self.patience
+                self.expect_until, self.came = now + self.patience, now
             if self.released.get(report.node) in ("", report.incarnation):
                 node.release, self.released[report.node] = True, report.incarnation
         elif report.number <= node.report.number:
@@ -177,8 +179,8 @@ class Facts:
         self.expected |= {name for name in event.nodes if name not in self.nodes}
         for name in event.nodes:
             self.released.pop(name, None)
-        self.patience = event.patience
-        self.expect_until = now + event.patience
+        self.patience, self.once_enough = event.patience, event.once_enough
+        self.expect_until, self.came = now + event.patience, now
 
     def _on_unexpect(self, event: Unexpect, now: float) -> None:
         self.expected -= set(event.nodes)
@@ -209,10 +211,17 @@ class Facts:
             self.seq += 1
 
     def _on_late(self, event: Late, now: float) -> None:
-        self.lenient_until = now + self.silence
+        beat = heartbeat.interval(self.config.silence, self.wanted)
+        # A node closes its connection when it has heard nothing for `silence`, and it heard something at most a beat
+        # before; the driver tells a little less than it was late. A shorter lateness has closed no connection.
+        if event.seconds >= self.silence - 2 * beat:
+            self.lenient_until = now + self.silence
         self.budget.late(event.seconds, now)
         self.recover_until += event.seconds
         self.expect_until += event.seconds
+        self.came += event.seconds
+        if self.enough_since is not None:
+            self.enough_since += event.seconds
         if self.held_since is not None:
             self.held_since += event.seconds
         if self.short_since is not None:
@@ -304,6 +313,12 @@ class Facts:
             for name, (incarnation, place) in (self.places or self.previous).items()
             if name in eligible and eligible[name].incarnation == incarnation
         }
+
+    def _overdue_at(self) -> float:
+        """When a round that is prepared stops waiting for expected nodes."""
+        if self.enough_since is None or not self.once_enough:
+            return self.expect_until
+        return min(self.expect_until, max(self.enough_since, self.came) + self.once_enough)
 
     def _ended(self) -> bool:
         return bool(self.done) or any(n.report.ended and self._here(n.report) for n in self.nodes.values())

@@ -130,7 +130,7 @@ class Coordinator(Facts):
             self.enough_since = None
         elif self.enough_since is None:
             self.enough_since = now
-        if self.expected and now >= self.expect_until:
+        if self.expected and now >= self._overdue_at():
             names = ", ".join(sorted(self.expected, key=natural))
             self._note("overdue", f"not waiting any longer for {names}", nodes=sorted(self.expected))
             self.expected.clear()
@@ -394,7 +394,7 @@ class Coordinator(Facts):
             times.append(self.recover_until)
         if self.phase == GATHERING:
             if self.expected:
-                times.append(self.expect_until)
+                times.append(self._overdue_at())
             if self.enough_since is not None and self.config.last_call:
                 times.append(self.enough_since + self.config.last_call)
             if self.config.join_timeout and self.short_since is not None:

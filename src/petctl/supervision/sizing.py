@@ -20,7 +20,8 @@ from petctl.rendezvous.machine import Coordinator
 from petctl.supervision.counting import scaling
 from petctl.supervision.memory import Memory
 
-START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come
+START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come ...
+ENOUGH_PATIENCE = 10.0  # ... or, once enough are ready without them, where no operator says which will never come
 LEARN_PATIENCE = 20.0  # ... and an operator for a new coordinator to find out which nodes are left
 
 
@@ -140,7 +141,7 @@ class Sizing:
         """These should be there, and are waited for, unless they take too long."""
         self._announced.update(names)
         if names:
-            self._step(Expect(tuple(names), START_PATIENCE))
+            self._step(Expect(tuple(names), START_PATIENCE, ENOUGH_PATIENCE if self._numbered else 0.0))
 
     def _surplus(self, wanted: int) -> Tuple[str, ...]:
         """Nodes that there should not be: those that an operator gives up, or with too high a number."""

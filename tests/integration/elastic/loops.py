@@ -5,7 +5,9 @@ import json
 import os
 import random
 import signal
+from pathlib import Path
 
+import numpy
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
@@ -13,10 +15,11 @@ from petctl import elastic
 
 FORM = os.environ["FORM"]
 STEPS = int(os.environ.get("STEPS", "1000000"))
-PAUSE_AT = int(os.environ.get("PAUSE_AT", "-1"))  # there rank 1 waits, and the others wait for it in backward
+PAUSE = Path(os.environ["PAUSE"])  # says at which step one rank waits, and which: the others wait for it in backward
 torch.set_num_threads(1)
 torch.manual_seed(0)
 random.seed(0)
+numpy.random.seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 5, 0.9)
@@ -37,6 +40,11 @@ def digest(value):
     return hashlib.sha256(repr(value).encode()).hexdigest()[:12]
 
 
+def _of_numpy():
+    kind, keys, *rest = numpy.random.get_state()
+    return kind, keys.tolist(), rest
+
+
 def facts():
     """What must be the same on every rank that enters a round."""
     torch.set_printoptions(precision=9, threshold=10_000)
@@ -46,12 +54,12 @@ def facts():
         "optimizer": digest(optimizer.state_dict()),
         "scheduler": digest(scheduler.state_dict()),
         "scaler": digest(scaler.state_dict()),
-        "random": digest((random.getstate(), torch.get_rng_state().tolist())),
+        "random": digest((random.getstate(), torch.get_rng_state().tolist(), _of_numpy())),
     }
 
 
 def backward(parallel, x, scale):
-    if state.step == PAUSE_AT and elastic.rank() == 1:
+    if PAUSE.read_text() == f"step {state.step}, rank {elastic.rank()}":
         say(paused=state.step)
         signal.pause()
     loss = (parallel(x).squeeze(1) - x.sum(dim=1)).pow(2).mean() / 2
@@ -66,7 +74,9 @@ def train(state):
     while state.step < STEPS:
         for indices in state.sampler.batches():
             x = table[indices]
-            state.drawn += random.random() + torch.rand(()).item()  # a choice that all ranks must make alike
+            state.drawn += (
+                random.random() + torch.rand(()).item() + numpy.random.random()
+            )  # a choice that all ranks must make alike
             if FORM == "zero first":
                 optimizer.zero_grad()
                 backward(parallel, x, lambda loss: loss)

@@ -93,6 +93,7 @@ def test_scale_up_and_down(stage: Stage) -> None:
 
 
 def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage) -> None:
+    (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 3}}\n")
     handle = stage.start(nodes="1:1:3")
     first = stage.running(1)
     handle.scale(3)
@@ -100,8 +101,10 @@ def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage
     events = job_path(handle) / "events.jsonl"
     begun = lambda: len(re.findall(r"node [12] is started", events.read_text()))  # noqa: E731
     gone = lambda: len(re.findall(r"node [12] has ended with code 0", events.read_text()))  # noqa: E731
-    eventually(lambda: begun() == gone(), "whoever was started has gone")
+    eventually(lambda: begun() > 0 and begun() == gone(), "whoever was started has gone")
     eventually(lambda: [node.name for node in handle.status().nodes] == ["0"], "one node in the status")
+    other = submit(petctl.Job(program=["true"], nodes=2, cwd=stage.path))
+    assert other.wait(DEADLINE).state == "succeeded", "in the slots of those that went"
     stage.goes_on(first, 1)
     stage.finish()
     assert [past.number for past in handle.wait(DEADLINE).rounds] == [first]

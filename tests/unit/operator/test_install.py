@@ -14,7 +14,7 @@ import yaml
 
 import petctl
 from petctl.clusters.archive import operator_bytes
-from petctl.operator.install import MINE, NAME, Wishes, objects, rules_for_jobs
+from petctl.operator.install import MINE, NAME, Wishes, objects, operator, rules_for_jobs
 
 ROOT = Path(__file__).parents[3]
 
@@ -64,6 +64,20 @@ def test_an_operator_in_another_namespace_has_rights_of_its_own() -> None:
 
     assert bindings(Wishes()) == {NAME}
     assert bindings(Wishes(namespace="other")) == {f"{NAME}.other"}
+
+
+def test_no_two_operators_share_a_role() -> None:
+    """Also where one lives in the namespace that another one looks after from elsewhere."""
+    found: dict[tuple[str, str, str], Wishes] = {}
+    for home in ("petctl-system", "team", "tools"):
+        for only in ("", "petctl-system", "team", "tools"):
+            wishes = Wishes(namespace=home, only_namespace=only)
+            for thing in operator(wishes, b""):
+                about = thing["metadata"]
+                if not thing["kind"].endswith(("Role", "RoleBinding")) or about["name"].endswith("-lease"):
+                    continue
+                other = found.setdefault((thing["kind"], about.get("namespace", ""), about["name"]), wishes)
+                assert other.namespace == home, f"{wishes} and {other} share {thing['kind']} {about['name']}"
 
 
 def test_only_whoever_looks_after_all_namespaces_sees_machines() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import pytest
+
 from petctl.rendezvous import member as node
 from petctl.rendezvous import messages as m
 from petctl.rendezvous.events import Config, Disconnected, Event, Expect, Late, Reported, Roster, Scale
@@ -162,3 +164,30 @@ def test_a_node_without_a_place_is_shown_as_standing_by() -> None:
     story.say("1", state=m.PREPARED, epoch=1, round=1)
     story.at_work("0", m.RUNNING)
     assert {row["name"]: row["state"] for row in story.machine.status()["nodes"]} == {"0": "running", "1": "standby"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "late", "forgiven"),
+    [
+        (2, 0.3, False),
+        (2, 2.9, False),
+        (2, 3.0, True),  # 5 s without a word are too many for a node, which heard something up to a second before
+        (4096, 0.3, False),  # a decision over so many nodes takes that long
+        (4096, 2.1, True),
+        (10_000, 4.9, False),
+        (10_000, 5.0, True),
+    ],
+)
+def test_only_a_lateness_that_can_have_closed_connections_forgives_them(
+    wanted: int, late: float, forgiven: bool
+) -> None:
+    story = Story(config=Config(1, 10_000, wanted))
+    story.running("0", "1")
+    story.now = late
+    story.machine.step(Late(late), story.now)
+    story.say("0", state=m.RUNNING, epoch=1, round=1)
+    story.machine.step(Disconnected("1", "i-1"), story.now)
+    story.machine.settle(story.now)
+    assert ("1" in story.machine.nodes) is forgiven
+    story.machine.settle(story.now + story.machine.silence)
+    assert "1" not in story.machine.nodes

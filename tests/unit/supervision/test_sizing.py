@@ -11,11 +11,11 @@ import pytest
 
 from petctl.errors import PetctlError, UsageError
 from petctl.rendezvous import messages as m
-from petctl.rendezvous.events import Config, Disconnected, End, Expect, Scale
+from petctl.rendezvous.events import Config, Disconnected, End, Expect, Late, Scale
 from petctl.rendezvous.messages import Header, Outcome, Place
 from petctl.supervision import sizing as module
 from petctl.supervision.memory import Memory
-from petctl.supervision.sizing import Sizing
+from petctl.supervision.sizing import ENOUGH_PATIENCE, START_PATIENCE, Sizing
 from tests.unit.rendezvous.test_machine import Story
 
 CONFIG = Config(1, 4, 3, silence=5.0)
@@ -212,7 +212,7 @@ def test_a_call_waits_for_the_nodes_to_report(tmp_path: Path) -> None:
 def test_numbered_nodes_are_as_they_were(tmp_path: Path) -> None:
     """A replacement expects them by number, and does not send away one that is in nobody's way."""
     desk = Desk(tmp_path, numbered=True, epoch=2, fresh=False)
-    assert desk.told == [Expect(("0", "1", "2"), 30.0)]
+    assert desk.told == [Expect(("0", "1", "2"), 30.0, ENOUGH_PATIENCE)]
     desk.told = []
     taken_over(desk, "012", wanted=2)
     assert desk.told == [] and not desk.releasing()
@@ -222,3 +222,67 @@ def test_numbered_nodes_are_as_they_were(tmp_path: Path) -> None:
     last.told = []
     taken_over(last, "012")
     assert isinstance(last.told[0], Scale) and set(last.told[0].release) == {"1", "2"}
+
+
+def prepared(desk: Desk, *names: str) -> None:
+    """These nodes have come, and are ready for the first round; said again, they live."""
+    for name in names:
+        if name not in desk.machine.nodes:
+            desk.say(name)
+        desk.say(name, state=m.PREPARED, epoch=1, round=1, port=4242 if name == names[0] else 0)
+
+
+def wait(desk: Desk, until: float, *names: str) -> None:
+    """Lets time pass, in which these nodes live."""
+    while desk.now + 1.0 < until:
+        desk.now += 1.0
+        prepared(desk, *names)
+    desk.now = until
+    desk.machine.settle(until)
+
+
+def test_enough_nodes_do_not_wait_long_for_one_that_no_machine_takes(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, numbered=True)
+    prepared(desk, "0", "1")
+    wait(desk, ENOUGH_PATIENCE - 0.5, "0", "1")
+    assert desk.machine.phase == "gathering" and "node 2 is expected" in desk.machine.sentence
+    assert desk.machine.deadline() == ENOUGH_PATIENCE
+    wait(desk, ENOUGH_PATIENCE, "0", "1")
+    assert desk.machine.phase == "running" and set(desk.machine.places) == {"0", "1"}
+
+
+def test_a_node_that_comes_gives_the_others_their_time_again(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, numbered=True)
+    prepared(desk, "0")
+    wait(desk, ENOUGH_PATIENCE - 0.5, "0")
+    prepared(desk, "0", "1")
+    came = desk.now
+    wait(desk, came + ENOUGH_PATIENCE - 0.5, "0", "1")
+    assert desk.machine.phase == "gathering"
+    wait(desk, came + ENOUGH_PATIENCE, "0", "1")
+    assert desk.machine.phase == "running"
+
+
+def test_lateness_of_the_coordinator_gives_expected_nodes_more_time(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, numbered=True)
+    prepared(desk, "0", "1")
+    desk.now = ENOUGH_PATIENCE
+    desk.machine.step(Late(ENOUGH_PATIENCE), desk.now)
+    prepared(desk, "0", "1")
+    wait(desk, 2 * ENOUGH_PATIENCE - 0.5, "0", "1")
+    assert desk.machine.phase == "gathering" and desk.machine.deadline() == 2 * ENOUGH_PATIENCE
+
+
+def test_too_few_nodes_wait_their_whole_time(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, numbered=True)
+    desk.machine.settle(START_PATIENCE - 0.5)
+    assert desk.machine.expected == {"0", "1", "2"}
+    desk.machine.settle(START_PATIENCE)
+    assert desk.machine.expected == set()
+
+
+def test_an_operator_says_itself_which_nodes_will_never_come(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    prepared(desk, "0", "1")
+    wait(desk, START_PATIENCE - 0.5, "0", "1")
+    assert desk.machine.phase == "gathering"
