@@ -304,3 +304,21 @@ def _is_of(process: Path, directory: str) -> bool:
     except OSError:
         return False
     return directory.encode() in words and str(os.getpid()) != process.name
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a mount of its own")
+def test_files_that_stay_on_another_machine_are_told_where_there_is_no_store(petctl: Petctl, project: Path) -> None:
+    petctl.script("petctl.yaml", "clusters: {local: {slots: 1}}\n")
+    petctl.script("waits.py", "import os\nopen('made-' + os.environ['PETCTL_NODE'], 'w').write('x')\n" + WAITS)
+    go, elsewhere = project.parent / "go", project.parent / "elsewhere"
+    job = petctl.submit("-n", "1:2:2", "-e", f"GO={go}", "waits.py")
+    petctl.follow_until(job, "waits")
+    with petctl.far_node(job, elsewhere) as far:
+        until(lambda: list(elsewhere.glob("code/*/made-far")), "the file of the other machine")
+        go.touch()
+        petctl("wait", job)
+        assert far.wait(PATIENCE) == 0
+    told = f"node far: 1 file it wrote is only on its machine, in {elsewhere}/outputs: made-far; a store (--store)"
+    assert told in petctl("status", job).stdout
+    assert (elsewhere / "outputs/beside-code/made-far").exists() and (project / "made-0").exists()
