@@ -80,3 +80,30 @@ def test_code_folders_results_and_logs_go_through_the_store(
     again = user.petctl("resubmit", job["id"])
     assert again.returncode == 0, again.stderr
     assert user.ended(again.stdout.strip())["state"] == "succeeded"
+
+
+def test_files_written_beside_the_code_are_results(
+    own_cluster: Cluster, namespace: str, tmp_path: Path, store: SeaweedFS
+) -> None:
+    """With a store they are listed and fetched like any output; without one the user is told that they are lost."""
+    user = User(own_cluster, namespace, tmp_path)
+    user.environment.update(store.environment())
+    bucket = store.make("bucket")
+    (user.project / "train.py").write_text("open('model.pt', 'w').write('weights')\nprint('trained')\n")
+
+    done = user.petctl("run", "-c", "k8s", "--store", f"{bucket}/runs", "train.py")
+    assert (done.returncode, done.stdout) == (0, "trained\n"), done.stderr
+    (job,) = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
+    own_cluster.kubectl("delete", "pods", "--selector=petctl.dev/role=node", user.there)
+    listed = user.petctl("outputs", "ls", job["id"])
+    assert listed.stdout.endswith("beside-code/model.pt\n"), (listed.stdout, listed.stderr)
+    got = user.petctl("outputs", "get", job["id"], "--to", str(tmp_path / "got"))
+    assert got.returncode == 0, got.stderr
+    assert (tmp_path / "got" / "beside-code" / "model.pt").read_text() == "weights"
+
+    done = user.petctl("run", "-c", "k8s", "train.py")
+    lost = "1 file it wrote is lost with its pod: model.pt; a store (--store) keeps such files"
+    assert done.returncode == 0 and lost in done.stderr, done.stderr
+    jobs = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
+    (second,) = (one["id"] for one in jobs if one["id"] != job["id"])
+    assert lost in user.petctl("status", second).stdout

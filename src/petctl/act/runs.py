@@ -62,7 +62,7 @@ def submit(config: Config, wish: Wish, new_code: bool = False, say: Say = to_std
     with opened(config.accounts):
         pinned = code_for(config, new_code, say)  # of the whole configuration: its password tells what to withhold
         config = without_missing_engine(config, say)
-        return _submitted(config, _job(config, wish, pinned), pinned)
+        return _submitted(config, _job(config, wish, pinned, say), pinned)
 
 
 def find_run(reference: str) -> JobHandle:
@@ -99,7 +99,7 @@ def resubmit(
     with opened(target.accounts):
         pinned = code_for(target, new_code, say)
         target = without_missing_engine(target, say)
-        again = _job(target, wish_of(job, target), pinned)
+        again = _job(target, wish_of(job, target), pinned, say)
         # Refused now rather than when the old run is gone.
         find_cluster(target.cluster, petctl_home()).plan(again, new_run_id(target.experiment), pinned.code)
         return _replaced(before, lambda: _submitted(target, again, pinned), say)
@@ -112,8 +112,9 @@ def local(config: Config, wish: Wish, say: Say = to_stderr) -> JobHandle:
     here = without_missing_engine(here, say)
     with opened(config.accounts):
         pinned = code_for(config, False, say)
-        job = _job(here, wish._replace(num_gpu=0), pinned)
+        job = _job(here, wish._replace(num_gpu=0), pinned, say)
         job = replace(job, gpus=len(visible_gpus(os.environ)), launcher=launcher_of_one(here))
+        _tell_without_mpirun(here.launcher, job, say)
         if isinstance(job.folders, dict):
             own = {name: Folder(location=str(place), mode="rw") for name, place in _present(config).items()}
             job = replace(job, folders={**job.folders, **own})
@@ -174,10 +175,21 @@ def wish_of(job: Mapping[str, Any], config: Config) -> Wish:
     )
 
 
-def _job(config: Config, wish: Wish, pinned: Pin) -> Job:
+def _job(config: Config, wish: Wish, pinned: Pin, say: Say) -> Job:
     """Code that was built is built again only for somebody who says how."""
     anew = [COMPILE] if pinned.built and wish.compile_args is not None else []
-    return job_of(config, wish, pinned.code, [*pinned.special, *anew])
+    job = job_of(config, wish, pinned.code, [*pinned.special, *anew])
+    _tell_without_mpirun(layout_of(config, wish).launcher, job, say)
+    return job
+
+
+def _tell_without_mpirun(wanted: str, job: Job, say: Say) -> None:
+    """Says so where one process is started without the mpirun that the configuration means."""
+    if wanted == "mpi" and job.launcher != "mpi":
+        say(
+            "this machine has no mpirun on its PATH: petctl starts the one process itself, without OMPI_* variables; "
+            "to have them, install Open MPI (on Debian and Ubuntu: apt install openmpi-bin)"
+        )
 
 
 def _submitted(config: Config, job: Job, pinned: Pin) -> JobHandle:

@@ -39,7 +39,7 @@ from petctl.agent.workers import Workers
 from petctl.errors import InternalError, Unreachable, UsageError
 from petctl.rendezvous import member as mb
 from petctl.rendezvous.joinfile import JoinFile, read_join_file
-from petctl.rendezvous.messages import CLOSE, Order, Outcome, Report, decode_order, encode
+from petctl.rendezvous.messages import CLOSE, UNSAVED, Order, Outcome, Report, decode_order, encode
 
 _LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
 
@@ -117,6 +117,11 @@ class Agent:
         self.say(sentence)
         self._connection.send({"remark": sentence})
 
+    def tell_unsaved(self, sentence: str) -> None:
+        """The same for files that nothing brings to the user, which belongs into the job's status."""
+        self.say(sentence)
+        self._connection.send({"remark": sentence, "about": UNSAVED})
+
     async def run(self) -> int:
         """Until the job is over, the node has left, or petctl itself fails."""
         self._loop.set_exception_handler(self._broken)
@@ -171,7 +176,8 @@ class Agent:
         if task.output_dir:
             task = dataclasses.replace(task, output_dir=make_outputs(task, options))
         devices = Devices(options.gpus, options.nominal_gpus)
-        self._belongings = needs = Belongings(task, join, options, log_dir, devices, self.say, self.remark)
+        told = (self.say, self.remark, self.tell_unsaved)
+        self._belongings = needs = Belongings(task, join, options, log_dir, devices, *told)
         try:
             procs = count_processes(task.procs, devices, {**os.environ, **needs.task.env})
         except UsageError as error:

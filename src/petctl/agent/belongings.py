@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Awaitable, Callable, List, Optional, Sequence
 
 from petctl.agent.codesource import CodeSource
 from petctl.agent.host import Devices, make_checkpoints, state_directory
-from petctl.agent.new_files import keep_new_files
+from petctl.agent.new_files import PLACE, keep_new_files, unsaved_files
 from petctl.agent.options import Options
 from petctl.agent.starting import Launch
 from petctl.agent.task import Task
@@ -42,8 +42,10 @@ class Belongings:
         devices: Devices,
         say: Callable[[str], None],
         remark: Callable[[str], None],
+        tell_unsaved: Callable[[str], None],
     ) -> None:
         self._join, self._options, self._log_dir, self._say, self._remark = join, options, log_dir, say, remark
+        self._tell_unsaved = tell_unsaved
         self._loop = asyncio.get_running_loop()
         self.task, self.problem = task, ""
         self._state = state_directory(task, options)
@@ -97,7 +99,10 @@ class Belongings:
             await self._loop.run_in_executor(None, self._site.finish)
         if self._elsewhere and self.task.output_dir:
             kept = keep_new_files(self.task.copy, self.task.output_dir)
-            if kept:
+            unsaved = self._unsaved() if "" not in self.task.results else ""
+            if unsaved:
+                self._tell_unsaved(unsaved)
+            elif kept:
                 self._remark(kept)
         works: List[Awaitable[None]] = []
         if self._results is not None:
@@ -107,6 +112,15 @@ class Belongings:
         if self._folders is not None:
             works.append(self._loop.run_in_executor(None, self._folders.finish))
         await asyncio.gather(*works)
+
+    def _unsaved(self) -> str:
+        """Says which files nothing brings to the user, and what would; empty: none."""
+        from petctl.agent.outbox import walk
+
+        found = [path for path, _ in walk(self.task.output_dir) if path.split("/")[0] not in self.task.results]
+        names = [path[len(PLACE) + 1 :] if path.startswith(f"{PLACE}/") else path for path in found]
+        in_pod = self._options.leave_code is not None
+        return unsaved_files(names, "" if in_pod else self.task.output_dir) if names else ""
 
     def give_up(self) -> None:
         """The node ends now."""

@@ -74,6 +74,13 @@ def keep_new_files(copy: str, outputs: str) -> str:
     return "; ".join(parts)
 
 
+def unsaved_files(names: List[str], directory: str) -> str:
+    """Tells of files of a node elsewhere that nothing sends. `directory`: where they stay, if they do."""
+    which = "1 file it wrote is" if len(names) == 1 else f"{len(names)} files it wrote are"
+    where = f"only on its machine, in {directory}" if directory else "lost with its pod"
+    return f"{which} {where}: {_named(names)}; a store (--store) keeps such files"
+
+
 def _named(names: List[str]) -> str:
     """The first few, and how many more there are."""
     more = len(names) - _NAMED

@@ -3,9 +3,10 @@
     script, python FILE      the file of the snapshot; so `__file__` and sys.path[0] lie there
     module, python -m, -c    Python's own search, which finds the user's project in the snapshot (startup/)
     ./program, bash run.sh   the program's file, and scripts among its words, from the snapshot
-    anything else            in the snapshot: nobody can tell which of its words are code
+    a line for a shell       the same for the words of the line
 
-Relative paths that a program opens are the user's live files. Nothing is started here.
+A few commands work in the snapshot, because their code would not be found otherwise (`copy_reason`). Relative paths
+that a program opens are the user's live files. Nothing is started here.
 """
 
 from __future__ import annotations
@@ -13,14 +14,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-from typing import Dict, List, Mapping, NamedTuple, Sequence
+import shlex
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 from petctl.agent import startup
-from petctl.agent.task import MODULE, PROGRAM, SCRIPT, TORCHRUN, Task
+from petctl.agent.task import MODULE, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.rendezvous.messages import Failure
 
 _OPTION = re.compile(r"-([bBdOPqRsux]+|[XW].+)\Z")
 _SCRIPTS = (".py", ".sh", ".bash")
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+_LINE_OPTION = re.compile(r"-[a-z]*c\Z")
+_BETWEEN_WORDS = re.compile(r"([\s;&|()<>]+)")
+_PLAIN_WORD = re.compile(r"[\w./@%+-]+\Z")
+_CHANGES_DIRECTORY = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd)\s+(?![/~])")
+_RUNS_MODULE = re.compile(r"\s(?:-m|--module)[\s=]+[A-Za-z_][\w.]*(?=\s|\Z)")
+_PYTHON = re.compile(r"(?:.*/)?python[\d.]*\Z")
 
 
 class Command(NamedTuple):
@@ -53,18 +62,68 @@ def command_of(task: Task) -> Command:
     words, root = list(task.words), task.root
     if task.kind == SCRIPT:
         return Command([os.path.join(root, words[0]), *words[1:]], task.cwd, searches=True)
-    if task.kind == MODULE and task.launcher != TORCHRUN:  # whose own processes look for it
+    if copy_reason(task):
+        return Command(words, root)
+    if task.kind == MODULE:
         own = _has_module(root, words[0])
         return Command(words if own else _with_scripts(words, root), task.cwd, searches=True)
     if task.kind == PROGRAM and task.is_python:
         first = interpreter_words(words)
-        if first and words[first] not in ("-c", "-m"):
+        if words[first] not in ("-c", "-m"):
             words[first] = _in_snapshot(words[first], root)
-        return Command(words, task.cwd, searches=True) if first else Command(words, root)
-    if task.kind == PROGRAM:
-        changed = _with_scripts(words, root)
-        return Command(changed, task.cwd if changed != words else root)
-    return Command(words, root)
+        return Command(words, task.cwd, searches=True)
+    line = _line_at(task)
+    if line is not None:
+        words[line] = _line_with_scripts(words[line], root)
+        return Command(words, task.cwd, searches=True)
+    return Command(_with_scripts(words, root), task.cwd, searches=True)
+
+
+def copy_reason(task: Task) -> str:
+    """Says why a task must work in the snapshot, although the user's own directory is there; empty: it need not."""
+    if task.kind == MODULE and task.launcher == TORCHRUN:
+        return "torchrun looks for the module there"
+    if task.kind == PROGRAM and task.is_python:
+        return "" if interpreter_words(task.words) else "this Python could not import the snapshot from elsewhere"
+    line = _line_at(task)
+    if line is not None and _CHANGES_DIRECTORY.search(task.words[line]):
+        return "the command changes its directory"
+    if task.kind in (PROGRAM, SHELL):
+        text = task.words[line] if line is not None else " ".join(task.words)
+        for command in re.split(r"[;&|()]", text):
+            module = _RUNS_MODULE.search(command)
+            if module and not any(map(_PYTHON.match, command[: module.start()].split())):
+                return "the command looks for a module there"
+    return ""
+
+
+def _line_at(task: Task) -> Optional[int]:
+    """Which of the words is a line for a shell; None: no word is."""
+    if task.kind == SHELL:
+        return 0
+    if task.kind == PROGRAM and os.path.basename(task.words[0]) in _SHELLS:
+        for number, word in enumerate(task.words[1:-1], 1):
+            if _LINE_OPTION.match(word):
+                return number + 1
+            if not word.startswith("-"):
+                break
+    return None
+
+
+def _line_with_scripts(line: str, root: str) -> str:
+    """A line for a shell with the snapshot's files in the place of its scripts, and of programs named by a path."""
+    parts = _BETWEEN_WORDS.split(line)
+    for number in range(0, len(parts), 2):
+        word = parts[number]
+        written = number > 0 and parts[number - 1].rstrip().endswith(">")
+        if written or not _PLAIN_WORD.match(word):
+            continue
+        found = _in_snapshot(word, root)
+        is_code = word.endswith(_SCRIPTS) or (os.sep in word and os.access(found, os.X_OK))
+        quoted = shlex.quote(found)
+        if found != word and is_code and (quoted == found or not ("'" in line or '"' in line)):
+            parts[number] = quoted
+    return "".join(parts)
 
 
 def with_snapshot_paths(env: Mapping[str, str], task: Task, searches: bool) -> Dict[str, str]:

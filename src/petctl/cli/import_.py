@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     help="An object for petctl's operator, or a job file.",
 )
 @click.option("--command", "line", metavar="LINE", help="What the image's ENTRYPOINT runs, where no command is named.")
-@click.option("--image", metavar="IMAGE", help="Another image; it needs Python 3.9 or newer.")
+@click.option("--image", metavar="IMAGE", help="Another image; one without Python 3.9 also needs an agentImage.")
 @output_option("yaml", "json")
 def command(files: tuple[str, ...], to: str, line: str | None, image: str | None, output: str) -> None:
     """Convert jobs of the old torchelastic operator, and pods written by hand, into jobs of petctl's.

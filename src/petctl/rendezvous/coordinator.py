@@ -25,7 +25,7 @@ from petctl.rendezvous.decide import natural
 from petctl.rendezvous.events import Disconnected, Event, Late, Record, Recorded, Reported, Tell
 from petctl.rendezvous.listener import Connection, Listener
 from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.messages import Order, Outcome, Report, decode_report, encode
+from petctl.rendezvous.messages import UNSAVED, Order, Outcome, Report, decode_report, encode
 from petctl.rendezvous.wire import AGENT, COORDINATOR_LIMIT, NODE, PLAIN, encode_payload
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class CoordinatorServer:
         if connection.role != AGENT:
             self._called(connection, message)
         elif "remark" in message:
-            self._remarked(connection, message["remark"])
+            self._remarked(connection, message["remark"], UNSAVED if message.get("about") == UNSAVED else "remark")
         elif "letter" in message:
             self._pass_on(connection, message["letter"])
         elif "history" in message:
@@ -237,14 +237,14 @@ class CoordinatorServer:
             connection.report = report
             self._reported(connection, report)
 
-    def _remarked(self, connection: Connection, text: object) -> None:
+    def _remarked(self, connection: Connection, text: object, kind: str) -> None:
         """Something that people should read; nothing is decided by it."""
         if connection.key is None or not isinstance(text, str):
             raise ProtocolError("a remark of nobody, or one that is no text")
         if text not in self._remarks and len(self._remarks) < REMARKS:
             self._remarks.add(text)  # other nodes may well say the same
             node = connection.key[0]
-            self._on_effect(Event("remark", f"node {node}: {text[:REMARK_LIMIT]}", {"node": node}))
+            self._on_effect(Event(kind, f"node {node}: {text[:REMARK_LIMIT]}", {"node": node}))
 
     def entrust(self, history: Mapping[str, Any]) -> None:
         """Has a few nodes keep this for a coordinator that replaces this one and has no journal to read.

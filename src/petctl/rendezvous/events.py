@@ -117,7 +117,7 @@ class Lost:
 class Event:
     """For people and records: one line of events.jsonl."""
 
-    kind: str  # joined, lost, round, running, failure, refund, scale, continued, deposed, closing, remark
+    kind: str  # joined, lost, round, running, failure, refund, scale, continued, deposed, closing, remark, unsaved
     sentence: str
     data: Dict[str, Any]
 

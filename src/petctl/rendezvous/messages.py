@@ -53,6 +53,8 @@ SUCCEEDED = "succeeded"
 ENDED_FAILED = "failed"
 CANCELLED = "cancelled"
 
+UNSAVED = "unsaved"  # what a remark is about: files that nothing brings to the user
+
 
 @dataclass(frozen=True)
 class Header:

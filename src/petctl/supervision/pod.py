@@ -29,7 +29,7 @@ from petctl.rendezvous.calls import FLAG, NAMES, NUMBER, WHOLE, Call
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Roster
 from petctl.rendezvous.listener import allow_many_connections
-from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
+from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
 from petctl.rendezvous.tls import certificate_pin, server_context
 from petctl.supervision import parent
 from petctl.supervision.board import Board
@@ -41,7 +41,7 @@ from petctl.supervision.observed import ObservedCoordinator
 from petctl.supervision.options import CoordinateOptions
 from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
 from petctl.supervision.printing import Printer
-from petctl.supervision.records import first_status, read_events, results_place
+from petctl.supervision.records import UNSAVED_TOLD, first_status, read_events, results_place
 from petctl.supervision.seat import Seat
 from petctl.supervision.signing import Signing
 from petctl.supervision.sizing import Sizing
@@ -92,6 +92,7 @@ class PodCoordinator:
         self._fewer = asyncio.Event()  # a node has gone, or the user is in a hurry
         self._hurried_until = float("inf")
         self._opened: Optional[float] = None  # when the first round began that this one opened
+        self._unsaved: List[str] = []  # what nodes said of files that are lost with them
         self._twice = ""  # what was trained beside this one, for the status
         self._rivals: Set[int] = set()  # epochs of coordinators that went on beside this one
         self._stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -239,6 +240,8 @@ class PodCoordinator:
                 data.setdefault("nodes", list(self._machine.places))
                 data.setdefault("world_size", self._machine.status()["world_size"])
                 data["members"] = members_of(self._machine)
+            if effect.kind == UNSAVED:
+                self._unsaved.append(effect.sentence)
             self._board.event(effect.kind, effect.sentence, **data)
             if effect.kind in ("running", "continued", "history"):
                 self._server.entrust(self._board.history.kept())
@@ -269,7 +272,8 @@ class PodCoordinator:
     def _results(self) -> str:
         """Where results go, and why some do not."""
         trouble = self._signing.sentence() if self._signing else ""
-        return "; ".join(part for part in (results_place(self._material.record), trouble) if part)
+        parts = (results_place(self._material.record), trouble, *self._unsaved[:UNSAVED_TOLD])
+        return "; ".join(part for part in parts if part)
 
     def _size(self) -> Dict[str, int]:
         return {"min": self._config.min_nodes, "wanted": self._machine.wanted, "max": self._config.max_nodes}

@@ -19,6 +19,7 @@ from petctl.supervision.compact import pack_round
 from petctl.supervision.counting import counted
 
 ROUNDS = 100  # of a job's rounds the status tells the last so many; the events tell all
+UNSAVED_TOLD = 3  # remarks on unsaved files that the status tells; the events tell all
 KEPT_ROUNDS = 50
 """Rounds that nodes keep for the next coordinator ..."""
 KEPT_BYTES = 200_000

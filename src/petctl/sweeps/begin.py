@@ -84,6 +84,9 @@ def begin(
     jobs = [_labelled(job, sweep, number) for number, job in enumerate(jobs, 1)]
     plan = where.plan(jobs[0], sweep.id_of(1, 1))
     code = dict(plan.get("code") or {})
+    notes = list(plan.get("notes", ()))
+    if code.get("work") and not any("works in a copy of its code" in note for note in notes):
+        notes.append("each point works in a copy of its code; files it writes there become its results")
     code.update({"work": ""} if code else {})  # each point has files of its own: no other overwrites them
     pinned = {"python": plan["plan"]["task"]["python"], **({} if code else {"code": IN_PLACE})}
     plain = [job_to_dict(replace(job, **pinned)) for job in jobs]
@@ -104,7 +107,7 @@ def begin(
     )
     if folder is None:  # made by somebody else in this moment
         return _again(Folder(sweeps_directory() / sweep.name), asked, limits)
-    return Begun(folder, again=False, notes=plan.get("notes", ()))
+    return Begun(folder, again=False, notes=notes)
 
 
 def _again(folder: Folder, asked: str, limits: Limits) -> Begun:

@@ -103,14 +103,65 @@ def test_a_program_of_the_project_runs_from_the_snapshot(petctl: Petctl, project
     assert petctl("run", "-q", "--", "sh", "prog.sh").stdout == f"{project}\n"
 
 
-def test_a_shell_line_runs_in_the_snapshot_and_its_files_are_results(petctl: Petctl, project: Path) -> None:
-    """Which of its words are code, nobody can tell: none of them may change after the job was submitted."""
-    done = petctl("run", "--", "sh", "-c", "cat data.txt; mkdir deep; echo 1 >deep/made; echo more >>data.txt")
+@pytest.mark.parametrize("words", [["--", "sh", "-c"], ["--shell"]])
+def test_a_shell_line_works_in_the_users_directory_with_the_scripts_of_the_snapshot(
+    petctl: Petctl, project: Path, words: list[str]
+) -> None:
+    go = project.parent / "go"
+    petctl.script("part.py", "import os\nWORD = 'old'\n")
+    line = f"{sys.executable} waits.py; {sys.executable} train.py; {sys.executable} -m package.module; echo 1 >made"
+    petctl.script("waits.py", WAITS)
+    job = petctl.submit("-e", f"GO={go}", *words, line)
+    petctl.follow_until(job, "waits")
+    petctl.script("part.py", "WORD = 'new'\n")
+    petctl.script("train.py", "print('changed')\n")
+    go.touch()
+    petctl("wait", job)
+    assert petctl("logs", job).stdout.splitlines()[1:] == [f"cwd {project} old numbers"] * 2
+    assert (project / "made").exists() and (project / "model.pt").exists()
+    assert (job_directory(petctl, job) / "outputs/beside-code/package/beside.txt").exists()
+
+
+def test_a_program_without_code_works_in_the_users_directory(petctl: Petctl, project: Path) -> None:
+    done = petctl("run", "--", "cp", "data.txt", "copied.txt")
+    assert (project / "copied.txt").read_text() == "numbers\n" and "copy of its code" not in done.stderr
+
+
+COPIED = "petctl: the job works in a copy of its code ({reason}); files it writes there become results"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--", "sh", "-c", "cd package && cat ../data.txt && echo 1 >made"], "the command changes its directory"),
+        (
+            ["--", sys.executable, "-I", "-c", "open('package/made', 'w'); print(open('data.txt').read(), end='')"],
+            "this Python could not import the snapshot from elsewhere",
+        ),
+    ],
+)
+def test_what_must_work_in_the_copy_is_told_at_submit_and_its_files_are_results(
+    petctl: Petctl, project: Path, words: list[str], reason: str
+) -> None:
+    submitted = petctl("submit", *words)
+    job = submitted.stdout.strip()
+    assert COPIED.format(reason=reason) in submitted.stderr.splitlines()
+    petctl("wait", job)
+    assert petctl("logs", job).stdout == "numbers\n"
+    assert (job_directory(petctl, job) / "outputs/beside-code/package/made").exists()
+    assert not (project / "package/made").exists()
+
+
+def test_a_job_with_mapped_folders_is_told_that_it_works_in_the_copy(petctl: Petctl, project: Path) -> None:
+    (project.parent / "elsewhere").mkdir()
+    (project.parent / "elsewhere/x").write_text("mapped\n")
+    petctl.script("petctl.yaml", f"folders: {{data: {project.parent}/elsewhere}}\n")
+    petctl.script("reads.py", "print(open('data/x').read(), end='')\nopen('model.pt', 'w').write('weights')\n")
+    done = petctl("run", "reads.py")
+    assert COPIED.format(reason="its mapped folders are there") in done.stderr.splitlines()
+    assert done.stdout == "mapped\n" and not (project / "model.pt").exists()
     (job,) = petctl.json("list")
-    kept = Path(job["directory"], "outputs", "beside-code")
-    assert done.stdout == "numbers\n" and "data.txt, deep/made" in done.stderr
-    assert (kept / "data.txt").read_text() == "numbers\nmore\n" and (kept / "deep/made").exists()
-    assert (project / "data.txt").read_text() == "numbers\n"
+    assert Path(job["directory"], "outputs/beside-code/model.pt").read_text() == "weights"
 
 
 @pytest.mark.parametrize("warm", [True, False])
@@ -144,6 +195,7 @@ def test_without_a_snapshot_all_is_the_users(petctl: Petctl, project: Path) -> N
 def test_fetched_code_has_no_other_directory_than_its_copy(petctl: Petctl, project: Path) -> None:
     archive = shutil.make_archive(str(project.parent / "all"), "gztar", project)
     done = petctl("run", "--code", archive, "train.py")
+    assert COPIED.format(reason="the code was fetched") in done.stderr.splitlines()
     assert "beside.txt, model.pt" in done.stderr and not (project / "model.pt").exists()
 
 
@@ -189,7 +241,8 @@ def test_resubmit_works_where_the_first_did(petctl: Petctl, project: Path) -> No
 
 def test_points_of_a_sweep_have_files_of_their_own(petctl: Petctl, project: Path) -> None:
     petctl.script("train.py", "import os\nopen('model.pt', 'w').write(os.environ['PARAM_LR'])\n")
-    petctl("sweep", "run", "--name", "s", "-p", "lr=1,2", "train.py")
+    done = petctl("sweep", "run", "--name", "s", "-p", "lr=1,2", "train.py")
+    assert "petctl: each point works in a copy of its code; files it writes there become its results" in done.stderr
     assert not (project / "model.pt").exists()
     kept = {path.read_text() for path in (petctl.home / "jobs").glob("*/outputs/beside-code/model.pt")}
     assert kept == {"1", "2"}
@@ -251,3 +304,21 @@ def _is_of(process: Path, directory: str) -> bool:
     except OSError:
         return False
     return directory.encode() in words and str(os.getpid()) != process.name
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a mount of its own")
+def test_files_that_stay_on_another_machine_are_told_where_there_is_no_store(petctl: Petctl, project: Path) -> None:
+    petctl.script("petctl.yaml", "clusters: {local: {slots: 1}}\n")
+    petctl.script("waits.py", "import os\nopen('made-' + os.environ['PETCTL_NODE'], 'w').write('x')\n" + WAITS)
+    go, elsewhere = project.parent / "go", project.parent / "elsewhere"
+    job = petctl.submit("-n", "1:2:2", "-e", f"GO={go}", "waits.py")
+    petctl.follow_until(job, "waits")
+    with petctl.far_node(job, elsewhere) as far:
+        until(lambda: list(elsewhere.glob("code/*/made-far")), "the file of the other machine")
+        go.touch()
+        petctl("wait", job)
+        assert far.wait(PATIENCE) == 0
+    told = f"node far: 1 file it wrote is only on its machine, in {elsewhere}/outputs: made-far; a store (--store)"
+    assert told in petctl("status", job).stdout
+    assert (elsewhere / "outputs/beside-code/made-far").exists() and (project / "made-0").exists()

@@ -89,10 +89,12 @@ async def test_a_remark_becomes_one_event_whoever_repeats_it():
         for link in links:
             link.send({"remark": "imports take long"})
         links[1].send({"remark": "x" * 5000})
+        links[1].send({"remark": "a file is lost", "about": "unsaved"})
         links[0].send({"remark": 3})
         await machine.until_true(lambda: machine.of(Disconnected))  # of the one that makes no sense
-        await machine.until_true(lambda: len(served.effects) == 2)
-        first, second = served.effects
+        await machine.until_true(lambda: len(served.effects) == 3)
+        first, second, third = served.effects
+        assert (third.kind, third.sentence) == ("unsaved", "node 1: a file is lost")
         assert first.kind == "remark" and first.sentence.endswith(": imports take long")
         assert second.data == {"node": "1"} and len(second.sentence) < 1100
         links[1].close()

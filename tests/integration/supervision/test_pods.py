@@ -192,3 +192,22 @@ def test_code_comes_in_pieces(bench: PodBench, tmp_path: Path) -> None:
     nodes = [bench.node(index) for index in (0, 1)]
     assert container.wait() == 0
     assert [bench.lines(node) for node in nodes] == [["from the snapshot"], ["from the snapshot"]]
+
+
+def test_files_that_go_with_their_pods_are_told_where_there_is_no_store(bench: PodBench, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    text = "import os\nopen('model.pt', 'w').write('x')\nopen(os.environ['PETCTL_OUTPUT_DIR'] + '/log.csv', 'w')\n"
+    (project / "train.py").write_text(text)
+    snapshot = take(project)
+    code = Code(id=snapshot.id, archive="/nowhere/code.tar.gz")
+    bench.describe("script", ["train.py"], code=code, output_dir="/nowhere/on/this/machine/outputs")
+    (bench.material / "code").mkdir()
+    snapshot.pack(bench.material / "code" / "part-00000")
+    container = bench.coordinate()
+    nodes = [bench.node(index) for index in (0, 1)]
+    assert container.wait() == 0 and [node.wait() for node in nodes] == [0, 0]
+    (event,) = container.events("unsaved")
+    lost = "2 files it wrote are lost with its pod: model.pt, log.csv; a store (--store) keeps such files"
+    assert event["sentence"] in (f"node 0: {lost}", f"node 1: {lost}")
+    assert container.events("final")[-1]["status"]["results"] == event["sentence"]

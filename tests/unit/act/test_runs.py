@@ -190,3 +190,21 @@ def test_the_configuration_of_a_run_is_found_again(
     Path("aux_data/aml/c1.yaml").write_text("nonsense: 1\n")
     with pytest.raises(UsageError, match="nonsense"):
         own_config("c1", config)
+
+
+@pytest.mark.parametrize("start", ["submit", "local"])
+@pytest.mark.parametrize("there", [False, True], ids=["without mpirun", "with mpirun"])
+def test_one_process_without_mpirun_is_told(
+    config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, there: bool
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    if there:
+        (programs / "mpirun").write_text("#!/bin/sh\n")
+        (programs / "mpirun").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(runs, "_submitted", lambda config, job, pinned: job.launcher)
+    said: list[str] = []
+    launcher = getattr(runs, start)(Config(experiment="jianfw"), Wish(["true"], num_gpu=1), say=said.append)
+    told = [sentence for sentence in said if "no mpirun" in sentence]
+    assert (launcher, len(told)) == (("mpi", 0) if there else ("elastic", 1))

@@ -48,7 +48,7 @@ def test_a_directory_for_checkpoints_is_made_where_its_place_is_here(tmp_path: P
     async def bring(place: Path) -> bool:
         work = Task(job="j", kind="shell", words=["x"], checkpoint_dir=str(place))
         options = Options("F", "n0", "1", state_dir=str(tmp_path / "state"))
-        Belongings(work, join(""), options, str(tmp_path), Devices(), print, print)
+        Belongings(work, join(""), options, str(tmp_path), Devices(), print, print, print)
         return place.is_dir()
 
     assert asyncio.run(bring(tmp_path / "checkpoints"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from petctl.agent.new_files import keep_new_files, new_files, note_built, note_files
+from petctl.agent.new_files import keep_new_files, new_files, note_built, note_files, unsaved_files
 
 
 def make(root: Path, *names: str) -> None:
@@ -69,3 +69,14 @@ def test_what_cannot_be_moved_is_told(tmp_path: Path) -> None:
     (tmp_path / "outputs").write_text("a file")
     told = keep_new_files(str(copy), str(tmp_path / "outputs"))
     assert f"still in {copy}" in told and told.endswith(": b") and (copy / "b").exists()
+
+
+def test_files_that_nothing_sends_are_counted_and_named() -> None:
+    assert unsaved_files(["model.pt"], "") == (
+        "1 file it wrote is lost with its pod: model.pt; a store (--store) keeps such files"
+    )
+    many = [f"{number}.pt" for number in range(8)]
+    assert unsaved_files(many, "/state/outputs") == (
+        "8 files it wrote are only on its machine, in /state/outputs: 0.pt, 1.pt, 2.pt, 3.pt, 4.pt and 3 more; "
+        "a store (--store) keeps such files"
+    )

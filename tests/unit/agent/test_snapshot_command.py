@@ -22,8 +22,9 @@ def task(tmp_path: Path) -> Task:
     copy, own = tmp_path / "job" / "code", tmp_path / "own"
     for folder in (copy / "sub", own / "sub"):
         folder.mkdir(parents=True)
-    for name in ("train.py", "prog", "run.sh"):
+    for name in ("train.py", "prog", "run.sh", "data.txt"):
         (copy / "sub" / name).touch()
+    (copy / "sub" / "prog").chmod(0o755)
     code = Code(id="c" * 64, directory=str(copy), inside="sub", own=str(own))
     return Task("j", SCRIPT, ["train.py", "-x"], cwd=str(own / "sub"), code=code, root=str(copy / "sub"))
 
@@ -39,9 +40,18 @@ def task(tmp_path: Path) -> Task:
         (PROGRAM, "/usr/bin/python3 -u train.py run.sh", "/usr/bin/python3 -u ROOT/train.py run.sh", True),
         (PROGRAM, "python -m package.module", "python -m package.module", True),
         (PROGRAM, "python -I train.py", "python -I train.py", False),
-        (PROGRAM, "make all", "make all", False),
-        (PROGRAM, "./nowhere", "./nowhere", False),
-        (SHELL, "python train.py", "python train.py", False),
+        (PROGRAM, "make all", "make all", True),
+        (PROGRAM, "./nowhere", "./nowhere", True),
+        (PROGRAM, "accelerate launch train.py", "accelerate launch ROOT/train.py", True),
+        (PROGRAM, "torchrun --nnodes 1 -m package.module", "torchrun --nnodes 1 -m package.module", False),
+        (PROGRAM, "mkdir -m 755 made", "mkdir -m 755 made", True),
+        (SHELL, "python train.py >train.py 2>&1", "python ROOT/train.py >train.py 2>&1", True),
+        (SHELL, "./prog && . ./run.sh;(cat ./data.txt)", "ROOT/prog && . ROOT/run.sh;(cat ./data.txt)", True),
+        (SHELL, "python -m package.module; echo train.py", "python -m package.module; echo ROOT/train.py", True),
+        (SHELL, "python $FILE '$(x)/train.py'", "python $FILE '$(x)/train.py'", True),
+        (SHELL, "X=1 torchrun --nproc 2 -m package.module", "X=1 torchrun --nproc 2 -m package.module", False),
+        (SHELL, "cd ../other && python train.py", "cd ../other && python train.py", False),
+        (SHELL, "cd /data && ls", "cd /data && ls", True),
     ],
 )
 def test_files_of_the_code_are_the_snapshots(task: Task, kind: str, words: str, wanted: str, at_home: bool) -> None:
@@ -49,6 +59,21 @@ def test_files_of_the_code_are_the_snapshots(task: Task, kind: str, words: str, 
     found = command_of(one)
     assert " ".join(found.words) == wanted.replace("ROOT", task.root)
     assert found.cwd == (task.cwd if at_home else task.root)
+
+
+def test_the_line_of_a_shell_that_is_named_is_a_line_too(task: Task) -> None:
+    for words, line in ((["bash", "-e", "-lc", "./prog x", "y"], 3), (["/bin/sh", "-c", "python train.py"], 2)):
+        found = command_of(dataclasses.replace(task, kind=PROGRAM, words=words))
+        assert found.cwd == task.cwd and task.root in found.words[line]
+        assert [*found.words[:line], words[line], *found.words[line + 1 :]] == words
+
+
+def test_a_path_that_needs_quotes_is_quoted_in_a_line(task: Task, tmp_path: Path) -> None:
+    (tmp_path / "a b").mkdir()
+    root = (tmp_path / "job" / "code").rename(tmp_path / "a b" / "code") / "sub"
+    one = dataclasses.replace(task, kind=SHELL, root=str(root))
+    assert command_of(dataclasses.replace(one, words=["python train.py"])).words == [f"python '{root}/train.py'"]
+    assert command_of(dataclasses.replace(one, words=["sh -c 'python train.py'"])).words == ["sh -c 'python train.py'"]
 
 
 def test_without_a_directory_of_the_users_nothing_changes(task: Task) -> None:

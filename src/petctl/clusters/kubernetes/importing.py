@@ -199,7 +199,8 @@ def _template(
     if wishes.image:
         own["image"] = wishes.image
     if str(own.get("image")).startswith("torchelastic/"):
-        notes.append(f"{where}: {own['image']} has no Python 3.9 or newer, which the agent needs; give --image")
+        advice = "name an image that has it as agentImage, or give another with --image"
+        notes.append(f"{where}: {own['image']} has no Python 3.9, which the agent needs; {advice}")
     if not own.get("image"):
         raise UsageError(f"{where}: the container {own.get('name')!r} has no image; give one with --image")
     spec["containers"] = [deepcopy(own), *(deepcopy(one) for one in containers if one is not worker)]

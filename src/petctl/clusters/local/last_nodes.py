@@ -25,16 +25,18 @@ async def until_gone(job: Supervisor) -> None:
             job.recorder.event("node", f"nodes that did not end within {patience:g} s are killed")
             job.keeper.kill()
             await job.keeper.empty.wait()
-    if job.sending.wanted:
-        await _until_guests_gone(job, patience)
+    await _until_guests_gone(job, patience)
 
 
 async def _until_guests_gone(job: Supervisor, patience: float) -> None:
-    """Nodes that joined by hand need this coordinator until their results are up."""
+    """Nodes that joined by hand need this coordinator until their results are up, or they have said what is not."""
     assert job.machine is not None
+    own = () if job.sending.wanted else job.directory.node_names()
     loop = asyncio.get_running_loop()
     end = loop.time() + patience
-    while job.machine.nodes and not job.kill_wanted and (loop.time() < end or _some_send(job)):
+    while any(name not in own for name in job.machine.nodes):
+        if job.kill_wanted or (loop.time() >= end and not _some_send(job)):
+            break
         job.fewer.clear()
         try:
             await asyncio.wait_for(job.fewer.wait(), max(1.0, end - loop.time()))

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from petctl.agent.snapshot_command import copy_reason
 from petctl.agent.task import CHECKPOINTS, Code, Task, encode_task
 from petctl.clusters.config import positive_setting, project_root, top_setting
 from petctl.clusters.folders import folder_names
@@ -74,6 +75,9 @@ def make_plan(
         task = dataclasses.replace(task, env={"PETCTL_CLUSTER_MOUNTS": shared[0], **task.env})
     if code:
         task = dataclasses.replace(task, cwd=_own_directory(job, code, mapped), code=_code(code, directory))
+        reason = _copy_reason(job, code, mapped, task)
+        if reason and not pinned:
+            notes = [*notes, f"the job works in a copy of its code ({reason}); files it writes there become results"]
     folders: list[dict[str, Any]] = []
     grants: dict[str, dict[str, Any]] = {}  # what nodes may ask the coordinator to sign for
     if mapped:
@@ -212,6 +216,17 @@ def _own_directory(job: Job, code: Mapping[str, Any], mapped: Sequence[str]) -> 
     """The user's directory, in which workers run; empty: they run in the snapshot, which has all that they open."""
     own = "" if mapped or job.batchai else str(code.get("work", ""))
     return own if Path(own).is_dir() else ""
+
+
+def _copy_reason(job: Job, code: Mapping[str, Any], mapped: Sequence[str], task: Task) -> str:
+    """Says why the workers run in the snapshot; empty: they run in the user's directory, or in a Batch AI job's own."""
+    if job.batchai:
+        return ""
+    if mapped:
+        return "its mapped folders are there"
+    if not code.get("work"):
+        return "the code was fetched"
+    return copy_reason(task)
 
 
 def _code(record: Mapping[str, Any], directory: JobDirectory) -> Code:

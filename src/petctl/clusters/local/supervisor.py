@@ -47,11 +47,11 @@ from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.rendezvous.calls import FLAG, WHOLE, Call
 from petctl.rendezvous.coordinator import CoordinatorServer
 from petctl.rendezvous.events import Config, End, Event, Lost, Scale
-from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, Header, Outcome, decode_outcome, encode
+from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
 from petctl.supervision.counting import scaling
 from petctl.supervision.observed import ObservedCoordinator
 from petctl.supervision.picture import members_of, node_rows, sentence_of, state_of
-from petctl.supervision.records import results_place
+from petctl.supervision.records import UNSAVED_TOLD, results_place
 
 if TYPE_CHECKING:
     from petctl.clusters.local.fleet_model import Wish
@@ -77,6 +77,7 @@ class Supervisor:
         self.outcome = _read_outcome(directory)
         self.finished = time.time()
         self.over = asyncio.Event()
+        self.unsaved: List[str] = []  # what nodes of other machines said of files that stay there
         self.fewer = asyncio.Event()  # a node has gone
         self.kill_wanted = False
         self.going_back = False  # into the line: its cluster needs the nodes
@@ -230,6 +231,8 @@ class Supervisor:
                     forget_environment(self.directory)
             if effect.kind == "running" and self.machine is not None:
                 data["members"] = members_of(self.machine)
+            if effect.kind == UNSAVED:
+                self.unsaved.append(effect.sentence)
             self.recorder.event(effect.kind, effect.sentence, **data)
             if effect.kind == "deposed":
                 self.deposed = True
@@ -361,7 +364,8 @@ class Supervisor:
         self.over.set()
 
     def _results(self) -> str:
-        return "; ".join(part for part in (results_place(self.record), self.sending.sentence()) if part)
+        parts = (results_place(self.record), self.sending.sentence(), *self.unsaved[:UNSAVED_TOLD])
+        return "; ".join(part for part in parts if part)
 
     def _bow_out(self) -> None:
         assert self.outcome is not None

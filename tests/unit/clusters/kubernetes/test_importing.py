@@ -145,7 +145,7 @@ def test_restart_policies(policy: str, becomes: str | None) -> None:
 def test_another_image_and_one_that_is_too_old() -> None:
     old = changed(PODS, "spec.containers.0.image", "torchelastic/examples:0.1.0rc1")[:1]
     notes = find_jobs(old, Wishes(["x"]))[1]
-    assert any("has no Python 3.9 or newer" in note for note in notes)
+    assert any("has no Python 3.9, which the agent needs; name an image that has it" in note for note in notes)
     (found,), notes = find_jobs(old, Wishes(["x"], "example.org/new:1"))
     assert found.template["spec"]["containers"][0]["image"] == "example.org/new:1"
     assert not any("Python 3.9" in note for note in notes)
