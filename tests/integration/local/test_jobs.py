@@ -237,7 +237,7 @@ def test_the_users_words_survive(stage: Stage) -> None:
 def test_the_submitters_environment_reaches_the_workers(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FROM_SUBMITTER", "here")
     handle = petctl.submit(petctl.Job(shell='echo "$FROM_SUBMITTER $FROM_JOB $PWD"', env={"FROM_JOB": "there"}))
-    assert [line.text for line in handle.logs(follow=True)] == [f"here there {job_path(handle)}/code\n".encode()]
+    assert [line.text for line in handle.logs(follow=True)] == [f"here there {stage.path}\n".encode()]
 
 
 def test_jobs_are_listed_found_and_removed(stage: Stage) -> None:
