@@ -195,7 +195,9 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
     if "://" not in job.code:
         named = job.code not in ("", IN_PLACE)
         alone = job.batchai and not job.cwd and not named  # its workers have directories of their own
-        job = replace(job, cwd="" if alone else there / job.cwd, code=there / job.code if named else job.code)
+        nowhere = not record["cwd"] and not job.cwd  # made with kubectl: its pods' own directory
+        cwd = "" if alone or nowhere else there / job.cwd
+        job = replace(job, cwd=cwd, code=there / job.code if named else job.code)
     if "folders" in record:
         from petctl.clusters.jobfolders import as_wish
 

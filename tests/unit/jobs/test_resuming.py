@@ -20,10 +20,10 @@ class Before:
 
     id, cluster = "train-3f9k", "k8s"
 
-    def __init__(self, directory: str, env: dict[str, str], final: bool) -> None:
+    def __init__(self, directory: str, env: dict[str, str], final: bool, cwd: str = "/") -> None:
         self._record = {
             "id": self.id,
-            "cwd": "/",
+            "cwd": cwd,
             "cluster": "k8s",
             "job": {"script": "train.py", "env": env},
             "plan": {"task": {"python": "python3", "checkpoint_dir": directory}},
@@ -37,9 +37,11 @@ class Before:
         return SimpleNamespace(final=self._final)
 
 
-def resumed(monkeypatch: pytest.MonkeyPatch, directory: str, env: dict[str, str], final: bool = True) -> Job:
+def resumed(
+    monkeypatch: pytest.MonkeyPatch, directory: str, env: dict[str, str], final: bool = True, cwd: str = "/"
+) -> Job:
     submitted: list[Job] = []
-    monkeypatch.setattr(api, "get", lambda reference: Before(directory, env, final))
+    monkeypatch.setattr(api, "get", lambda reference: Before(directory, env, final, cwd))
     monkeypatch.setattr(api, "find_cluster", lambda name, home: None)
     monkeypatch.setattr(api, "_submit", lambda job, where, code: submitted.append(job))
     api.resubmit("3f9k", resume=True)
@@ -48,6 +50,13 @@ def resumed(monkeypatch: pytest.MonkeyPatch, directory: str, env: dict[str, str]
 
 def test_a_directory_that_is_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert resumed(monkeypatch, str(tmp_path), {"A": "b"}).env == {"A": "b", VARIABLE: str(tmp_path)}
+
+
+@pytest.mark.parametrize(("recorded", "working"), [("", ""), ("/home/somebody/project", "/home/somebody/project")])
+def test_a_job_made_without_a_directory_gets_none(
+    monkeypatch: pytest.MonkeyPatch, recorded: str, working: str, tmp_path: Path
+) -> None:
+    assert str(resumed(monkeypatch, str(tmp_path), {}, cwd=recorded).cwd) == working
 
 
 def test_a_directory_of_a_volume_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
