@@ -26,7 +26,7 @@ end = time.monotonic() + 60
 for url in sys.argv[1:]:
     while True:
         try:
-            # A connection that begins before its node knows who is behind a service leads nowhere for good.
+            # One that begins before its node knows who is behind a service may lead nowhere: soon try another.
             print(url, urllib.request.urlopen(url, timeout=5).status)
             break
         except OSError:  # every node learns by itself, and in its own time, who is behind a service
