@@ -21,9 +21,9 @@ from xml.etree import ElementTree
 
 from common import Missed
 from stores import BUCKET, Stage
-from tests.integration.store.servers import ACCESS_KEY, ACCOUNT, ACCOUNT_KEY, SECRET_KEY
+from tests.integration.storage.servers import ACCESS_KEY, ACCOUNT, ACCOUNT_KEY, SECRET_KEY
 
-from petctl.depot.signing import AwsKey, blob_sas, sigv4_url
+from petctl.storage.core.signing import AwsKey, blob_sas, sigv4_url
 
 CONNECTIONS = 64
 

@@ -31,14 +31,23 @@ from hostile_inputs import insider, strangers
 from pretend_node import PretendNode
 
 from petctl.errors import ProtocolError
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.client import ControlLink
-from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.events import Config
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.locator import split_address
-from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.wire import ROLES, FrameReader, PeerProof, Seal, encode_frame, frame, plain_binding, tokens_of
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.events import Config
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.net.client import ControlLink
+from petctl.rendezvous.net.frames import (
+    ROLES,
+    FrameReader,
+    PeerProof,
+    Seal,
+    encode_frame,
+    frame,
+    plain_binding,
+    tokens_of,
+)
+from petctl.rendezvous.net.join_file import JoinFile
+from petctl.rendezvous.net.locator import split_address
+from petctl.rendezvous.net.server import CoordinatorServer
 
 TOKEN = "feedc0de" * 4
 IN_FLIGHT = 32

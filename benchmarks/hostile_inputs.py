@@ -10,7 +10,7 @@ import json
 import random
 from typing import Any, Dict, List
 
-from petctl.rendezvous.wire import PLAIN, encode_frame, encode_payload, new_nonce, proof
+from petctl.rendezvous.net.frames import PLAIN, encode_frame, encode_payload, new_nonce, proof
 
 _ODD_TEXT = ("", "\x00", "honest\n", "../../etc/passwd", "a" * 20_000, "\U0001f600", "𝔸", "null", "%s%n", "-1")
 _ODD_NUMBERS = (0, -1, 1, 2**31, 2**53, 2**53 + 1, 10**19, 1e308, -1e308, 0.1, True)

@@ -26,7 +26,7 @@ from pathlib import Path
 from common import PROGRAMS, Claim, Missed, Samples, finish, options, print_table, progress
 from processes import KEY, new_key, sweep
 
-from petctl.agent.native import set_child_subreaper
+from petctl.agent.node.native import set_child_subreaper
 
 QUIET = 60.0  # seconds without any job's end after which the line is taken to stand still
 LIVES = (0.3, 3.0)  # how long a submitter lives, at least and at most, where it is killed
@@ -91,7 +91,7 @@ class Queue:
     def count_supervisors(self) -> None:
         """Notes how many processes look after jobs; now and then, because it takes a while itself."""
         if time.monotonic() > self._counted + COUNT_STEP:
-            words = b"petctl.clusters.local.supervisor"
+            words = b"petctl.clusters.local.controller.supervisor"
             self.most = max(self.most, sum(words in _words(path) for path in Path("/proc").glob("[0-9]*")))
             self._counted = time.monotonic()
 

@@ -36,7 +36,7 @@ from k8s_stage import (
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.user import User
 
-from petctl.clusters.kubernetes.api import Api
+from petctl.kube.api import Api
 
 LINE = "first user line"
 DEADLINE = 90.0

@@ -35,12 +35,12 @@ sys.path.insert(0, str(ROOT))
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.elasticjobs import defined
 
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.kubeconfig import find_access
-from petctl.clusters.kubernetes.material import material, new_credentials
-from petctl.operator.elasticjob import read_job
-from petctl.operator.pods import coordinator_pod, node_pod, service
-from petctl.operator.record import record_of
+from petctl.clusters.kubernetes.operator.elasticjob import read_job
+from petctl.clusters.kubernetes.operator.pods import coordinator_pod, node_pod, service
+from petctl.clusters.kubernetes.operator.record import record_of
+from petctl.clusters.kubernetes.payload import material, new_credentials
+from petctl.kube.api import Api, path
+from petctl.kube.kubeconfig import find_access
 
 LIMIT, MEMORY, PER_NODE = 120.0, 300.0, 100
 THREADS = 4
@@ -68,7 +68,7 @@ class Operator:
 
     def __init__(self, kubeconfig: Path, namespace: str, directory: Path) -> None:
         self.log = directory / "operator.log"
-        words = [sys.executable, "-m", "petctl.operator.run", "--kubeconfig", str(kubeconfig)]
+        words = [sys.executable, "-m", "petctl.clusters.kubernetes.operator.run", "--kubeconfig", str(kubeconfig)]
         words += ["--namespace", namespace, "--lease-namespace", namespace, "--workers", str(THREADS)]
         with self.log.open("wb") as file:
             self.process = subprocess.Popen([*words, "--health-port", str(HEALTH)], stdout=file, stderr=file)

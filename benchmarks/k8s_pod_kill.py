@@ -43,8 +43,8 @@ from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.test_elastic import packages_of
 from tests.k8s.user import User
 
-from petctl.clusters.kubernetes.api import Api, path
 from petctl.clusters.kubernetes.names import object_name
+from petctl.kube.api import Api, path
 
 VICTIMS = ("other", "rank0", "killed")
 IN_PLACE, WARM, TORCHRUN = "petctl, in place", "petctl, warm", "torchrun, best settings"

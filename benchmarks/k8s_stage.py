@@ -27,9 +27,9 @@ sys.path.insert(0, str(ROOT))
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.user import User
 
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.failures import KubernetesError
-from petctl.clusters.kubernetes.kubeconfig import find_access
+from petctl.kube.api import Api, path
+from petctl.kube.failures import KubernetesError
+from petctl.kube.kubeconfig import find_access
 
 Pod = Mapping[str, Any]
 MADE, PLACED, ADDRESSED, RUNS, ENDED = "made", "placed", "addressed", "runs", "ended"

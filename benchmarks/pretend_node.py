@@ -11,11 +11,11 @@ import random
 from typing import Any, Callable, Dict, Optional
 
 from petctl.errors import Unreachable
-from petctl.rendezvous import member as node_side
-from petctl.rendezvous.client import CONNECT_WITHIN, AgentLink
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.member import Member
-from petctl.rendezvous.messages import decode_order, encode
+from petctl.rendezvous.core import member as node_side
+from petctl.rendezvous.core.member import Member
+from petctl.rendezvous.core.messages import decode_order, encode
+from petctl.rendezvous.net.client import CONNECT_WITHIN, AgentLink
+from petctl.rendezvous.net.join_file import JoinFile
 
 
 class PretendNode:

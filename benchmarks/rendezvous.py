@@ -32,15 +32,15 @@ from typing import Any, Dict, List, NamedTuple, Optional, Set
 from pretend_node import PretendNode
 
 from petctl.clusters.certificate import make_certificate
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.client import ControlLink
-from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.events import Config, Expect, Reported, Tell
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.listener import allow_many_connections
-from petctl.rendezvous.locator import split_address
-from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.tls import certificate_pin, server_context
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.events import Config, Expect, Reported, Tell
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.net.client import ControlLink
+from petctl.rendezvous.net.join_file import JoinFile
+from petctl.rendezvous.net.listener import allow_many_connections
+from petctl.rendezvous.net.locator import split_address
+from petctl.rendezvous.net.server import CoordinatorServer
+from petctl.rendezvous.net.tls import certificate_pin, server_context
 
 ROOT = Path(__file__).resolve().parent.parent
 TOKEN = "0123456789abcdef" * 2

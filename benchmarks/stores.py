@@ -23,9 +23,9 @@ from common import ROOT, Missed, progress
 
 sys.path.insert(0, str(ROOT))
 
-from tests.integration.store.servers import ACCESS_KEY, ACCOUNT, ACCOUNT_KEY, SECRET_KEY, Azurite, SeaweedFS
+from tests.integration.storage.servers import ACCESS_KEY, ACCOUNT, ACCOUNT_KEY, SECRET_KEY, Azurite, SeaweedFS
 
-from petctl.depot.signing import blob_sas
+from petctl.storage.core.signing import blob_sas
 
 BUCKET = "benchmark"
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 
 import petctl
-from petctl.clusters.archive import operator_bytes
-from petctl.operator.install import ARCHIVE, definition
+from petctl.clusters.agent_archive import operator_bytes
+from petctl.clusters.kubernetes.operator.install.objects import ARCHIVE, definition
 
 SOURCE = Path(__file__).parent / "petctl-operator"
 

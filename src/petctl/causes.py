@@ -5,8 +5,8 @@
     ended(signal, code)     the same for an end that speaks for itself
     scan(text)              every line that shows a cause, with its name
 
-Pure, but for reading that file once. Which text counts is the caller's choice: `agent/rootcause.py` for the worker
-that failed first, `jobs/diagnosis.py` for all logs of a job.
+Pure, but for reading that file once. Which text counts is the caller's choice: `agent/health/root_cause.py` for the
+worker that failed first, `jobs/diagnosis.py` for all logs of a job.
 """
 
 from __future__ import annotations

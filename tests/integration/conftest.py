@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.integration.store.servers import Azurite
+    from tests.integration.storage.servers import Azurite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,8 +32,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
     """A real server; each test makes containers of its own."""
-    from tests.integration.store.conftest import running
-    from tests.integration.store.servers import Azurite
+    from tests.integration.storage.conftest import running
+    from tests.integration.storage.servers import Azurite
 
     yield from running(Azurite, tmp_path_factory)
 

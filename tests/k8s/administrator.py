@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from petctl.operator.install import MINE, NAME
+from petctl.clusters.kubernetes.operator.install.objects import MINE, NAME
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
 

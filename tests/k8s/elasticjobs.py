@@ -6,7 +6,7 @@ import contextlib
 import json
 from typing import Any, Iterator
 
-from petctl.operator.crd import NAME, crd
+from petctl.clusters.kubernetes.operator.install.crd import NAME, crd
 from tests.k8s.cluster.cluster import Cluster
 
 

@@ -14,8 +14,8 @@ import sys
 import threading
 from typing import Any
 
-from petctl.clusters.kubernetes.requests import Requests
-from petctl.operator.run import main
+from petctl.clusters.kubernetes.operator.run import main
+from petctl.kube.requests import Requests
 
 RECORD, MOMENT = sys.argv[1], int(sys.argv[2])
 _lock = threading.Lock()

@@ -16,7 +16,7 @@ from tests.k8s.elasticjobs import defined
 @contextlib.contextmanager
 def operator(cluster: Cluster, namespace: str, directory: Path) -> Iterator[subprocess.Popen[bytes]]:
     """One that leads in that namespace, until the end of the block; what it says is in operator.log."""
-    words = [sys.executable, "-m", "petctl.operator.run", "--kubeconfig", str(cluster.kubeconfig)]
+    words = [sys.executable, "-m", "petctl.clusters.kubernetes.operator.run", "--kubeconfig", str(cluster.kubeconfig)]
     words += ["--namespace", namespace, "--lease-namespace", namespace]
     log = directory / "operator.log"
     with defined(cluster), log.open("ab") as file:

@@ -35,7 +35,7 @@ def user(own_cluster: Cluster, namespace: str, tmp_path: Path) -> User:
 
 
 def a(user: User, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "petctl.cli.compat.act.a", *words]
+    argv = [sys.executable, "-m", "petctl.compat.act.cli.a", *words]
     done = subprocess.run(
         argv,
         cwd=user.project,

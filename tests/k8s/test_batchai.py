@@ -44,7 +44,7 @@ def user(own_cluster: Cluster, namespace: str, tmp_path: Path) -> User:
 
 def batchai(user: User, *words: str) -> subprocess.CompletedProcess[str]:
     """The old command line."""
-    argv = [sys.executable, "-m", "petctl.cli.compat.batchai", *words]
+    argv = [sys.executable, "-m", "petctl.compat.batchai.cli.batchai", *words]
     return subprocess.run(argv, cwd=user.project, env=user.environment, capture_output=True, text=True, timeout=120)
 
 

@@ -18,9 +18,9 @@ from typing import Any, Iterator
 import pytest
 import yaml
 
-from petctl.clusters.kubernetes import failures
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.kubeconfig import find_access
+from petctl.kube import failures
+from petctl.kube.api import Api, path
+from petctl.kube.kubeconfig import find_access
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.kubectl import pod
 
@@ -122,7 +122,7 @@ def test_objects_come_change_and_go_and_a_watch_sees_it(api: Api, namespace: str
 
 
 def test_a_list_longer_than_a_page_is_whole(api: Api, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.clusters.kubernetes.api.PAGE", 3)
+    monkeypatch.setattr("petctl.kube.api.PAGE", 3)
     for number in range(8):
         body = {"kind": "ConfigMap", "apiVersion": "v1"}
         api.create(path("configmaps", namespace), {**body, "metadata": {"name": f"m{number}", "labels": {"own": "x"}}})
@@ -211,7 +211,7 @@ def test_commands_have_input_output_and_exit_codes(api: Api, namespace: str, run
 def test_older_servers_speak_an_older_protocol(
     api: Api, namespace: str, running: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petctl.clusters.kubernetes.execute.PROTOCOLS", ("v4.channel.k8s.io",))
+    monkeypatch.setattr("petctl.kube.execute.PROTOCOLS", ("v4.channel.k8s.io",))
     with open(tmp_path / "out", "wb") as out:
         assert api.execute(namespace, running, ["sh", "-c", "echo here; exit 7"], stdout=out) == 7
     assert (tmp_path / "out").read_text() == "here\n"
@@ -219,8 +219,8 @@ def test_older_servers_speak_an_older_protocol(
 
 TERMINAL = """
 import sys
-from petctl.clusters.kubernetes.api import Api
-from petctl.clusters.kubernetes.kubeconfig import find_access
+from petctl.kube.api import Api
+from petctl.kube.kubeconfig import find_access
 api = Api(find_access({"kubeconfig": sys.argv[1]}))
 sys.exit(api.execute(sys.argv[2], sys.argv[3], ["sh", "-c", sys.argv[4]], tty=True, stdin=0, stdout=1, stderr=2))
 """

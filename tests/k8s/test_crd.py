@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import pytest
 
-from petctl.operator.crd import NAME, crd
+from petctl.clusters.kubernetes.operator.install.crd import NAME, crd
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.elasticjobs import defined, elastic_job
 

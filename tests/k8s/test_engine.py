@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.failures import ServerUnreachable
-from petctl.clusters.kubernetes.kubeconfig import find_access
-from petctl.operator import cache as cache_module
-from petctl.operator.cache import Cache, Object
-from petctl.operator.leader import Leader
+from petctl.clusters.kubernetes.operator.runtime import cache as cache_module
+from petctl.clusters.kubernetes.operator.runtime.cache import Cache, Object
+from petctl.clusters.kubernetes.operator.runtime.leader import Leader
+from petctl.kube.api import Api, path
+from petctl.kube.failures import ServerUnreachable
+from petctl.kube.kubeconfig import find_access
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
 from tests.k8s.gate import Gate, gate_of
@@ -354,7 +354,7 @@ def says(caplog: pytest.LogCaptureFixture, words: str) -> bool:
 def test_who_is_cut_off_stops_before_another_leads(
     api: Api, gated: tuple[Gate, Api], namespace: str, office: Office, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "petctl.operator")
+    caplog.set_level(logging.INFO, "petctl.clusters.kubernetes.operator")
     gate, through = gated
     with contextlib.ExitStack() as stack:
         first = Candidate(through, namespace, "first", office)

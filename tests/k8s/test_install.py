@@ -12,8 +12,8 @@ from typing import Any, Iterator
 import pytest
 import yaml
 
-from petctl.clusters.archive import operator_bytes
-from petctl.operator.install import NAME, Wishes, definition, objects
+from petctl.clusters.agent_archive import operator_bytes
+from petctl.clusters.kubernetes.operator.install.objects import NAME, Wishes, definition, objects
 from tests.k8s.administrator import SELECTOR, Administrator
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until

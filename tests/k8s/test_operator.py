@@ -381,7 +381,7 @@ def picture(owner: Owner) -> Object:
 
 
 def _words(cluster: Cluster, namespace: str) -> list[str]:
-    words = [sys.executable, "-m", "petctl.operator.run", "--kubeconfig", str(cluster.kubeconfig)]
+    words = [sys.executable, "-m", "petctl.clusters.kubernetes.operator.run", "--kubeconfig", str(cluster.kubeconfig)]
     return [*words, "--namespace", namespace, "--lease-namespace", namespace]
 
 

@@ -195,7 +195,7 @@ def test_a_rendered_job_is_started_by_kubectl_and_removed_by_petctl(operated: Us
 
 def test_a_submission_that_was_cut_short_is_listed_and_removed(unattended: User) -> None:
     user = unattended
-    asleep = "import petctl.clusters.kubernetes.material as m, os\nm.new_credentials = lambda *words: os._exit(9)\n"
+    asleep = "import petctl.clusters.kubernetes.payload as m, os\nm.new_credentials = lambda *words: os._exit(9)\n"
     script = asleep + "import sys; from petctl.cli.main import main; sys.argv = ['petctl', *sys.argv[1:]]; main()"
     words = [sys.executable, "-c", script, "submit", "-c", "k8s", "steps.py"]
     assert subprocess.run(words, cwd=user.project, env=user.environment).returncode == 9

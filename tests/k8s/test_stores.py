@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.store.servers import SECRET_KEY, SeaweedFS
+from tests.integration.storage.servers import SECRET_KEY, SeaweedFS
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.network import HOST
 from tests.k8s.operators import operator

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from random import Random
 from types import ModuleType
 
-from petctl.rendezvous import events
-from petctl.rendezvous import machine as real_machine
-from petctl.rendezvous import member as real_member
-from petctl.rendezvous import messages as m
+from petctl.rendezvous.core import events
+from petctl.rendezvous.core import machine as real_machine
+from petctl.rendezvous.core import member as real_member
+from petctl.rendezvous.core import messages as m
 from tests.simulation.invariants import Checks, Violation
 from tests.simulation.world import Connection, World
 

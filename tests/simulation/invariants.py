@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from petctl.rendezvous import machine as real_machine
-from petctl.rendezvous import member as real_member
-from petctl.rendezvous.events import Event
-from petctl.rendezvous.messages import SUCCEEDED, Failure, Outcome, Place
+from petctl.rendezvous.core import machine as real_machine
+from petctl.rendezvous.core import member as real_member
+from petctl.rendezvous.core.events import Event
+from petctl.rendezvous.core.messages import SUCCEEDED, Failure, Outcome, Place
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Coordinator, Fleet, Node

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from petctl.rendezvous import blame as real_blame
-from petctl.rendezvous import budget as real_budget
-from petctl.rendezvous import decide as real_decide
-from petctl.rendezvous import facts as real_facts
-from petctl.rendezvous import machine as real_machine
-from petctl.rendezvous import member as real_member
-from petctl.rendezvous import roll as real_roll
-from petctl.rendezvous import stall as real_stall
+from petctl.rendezvous.core import blame as real_blame
+from petctl.rendezvous.core import budget as real_budget
+from petctl.rendezvous.core import decide as real_decide
+from petctl.rendezvous.core import facts as real_facts
+from petctl.rendezvous.core import machine as real_machine
+from petctl.rendezvous.core import member as real_member
+from petctl.rendezvous.core import roll as real_roll
+from petctl.rendezvous.core import stall as real_stall
 
 # In the order in which they import each other.
 PURE = (real_blame, real_decide, real_roll, real_stall, real_budget, real_facts, real_machine, real_member)

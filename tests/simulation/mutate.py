@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-RENDEZVOUS = Path("src/petctl/rendezvous")
+RENDEZVOUS = Path("src/petctl/rendezvous/core")
 TESTS = (
     *(
         f"tests/unit/rendezvous/test_{name}.py"
         for name in ("rules", "blame", "budget", "decide", "machine", "member", "stall")
     ),
-    "tests/unit/supervision/test_sizing.py",
+    "tests/unit/controller/test_sizing.py",
     "tests/simulation/test_scripts.py",
 )
 

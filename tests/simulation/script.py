@@ -23,9 +23,9 @@ unless it is `wait`. `PETCTL_REWRITE_TRACES=1 pytest tests/simulation` writes th
 
 from __future__ import annotations
 
-from petctl.rendezvous.events import Config, End, Expect, Scale
-from petctl.rendezvous.member import Terminate
-from petctl.rendezvous.messages import CANCELLED, Outcome
+from petctl.rendezvous.core.events import Config, End, Expect, Scale
+from petctl.rendezvous.core.member import Terminate
+from petctl.rendezvous.core.messages import CANCELLED, Outcome
 from tests.simulation.fleet import Coordinator, Fleet, Options
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from petctl import causes
-from petctl.agent.rootcause import cause_of, from_stderr
+from petctl.agent.health.root_cause import cause_of, from_stderr
 
 EXCERPTS = Path(__file__).parent / "agent" / "excerpts"
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from petctl.agent.cli import main
+from petctl.agent.node.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -8,7 +8,7 @@ A snapshot is its manifest (`manifest.py`): the id depends on names, contents an
 code comes from is asked of `petctl.bundle.sources`. This package must not know of jobs, clusters or object stores.
 """
 
-from petctl.bundle.cabinet import Cabinet
+from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.manifest import Entry
 from petctl.bundle.snapshot import Snapshot, take
 

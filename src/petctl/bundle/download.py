@@ -13,8 +13,8 @@ import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from petctl.depot.proxies import proxy_headers, proxy_of
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
+from petctl.storage.core.http_proxy import proxy_headers, proxy_of
 
 _SILENCE = 30.0  # seconds without a byte
 _PIECE = 1 << 20

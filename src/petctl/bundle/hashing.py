@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from petctl.bundle.private_files import LARGEST, why_private
+from petctl.bundle.secret_scan import LARGEST, why_private
 from petctl.errors import UsageError
 
 _THREADS = 4

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.owner_only import make_private_directory
+from petctl.agent.node.owner_only import make_private_directory
 from petctl.bundle.hashing import Content, state_of
 from petctl.bundle.ignore import Steps, Translations
 from petctl.bundle.secret_rules import VERSION as RULES

@@ -1,7 +1,7 @@
 """Takes a snapshot: from a folder, or a single file, to the entries and the id that say exactly what code it is.
 
 It reads as little as it can (`index.py`) and writes nothing but that index. It must not know where the folder came from
-(`sources.py`), nor where the archive goes (`cabinet.py`).
+(`sources.py`), nor where the archive goes (`bundle_cache.py`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from petctl.agent.amounts import amount
-from petctl.bundle import manifest, private_files
+from petctl.agent.data.byte_sizes import amount
+from petctl.bundle import manifest, secret_scan
 from petctl.bundle.hashing import read_all
 from petctl.bundle.index import Index
 from petctl.bundle.manifest import EXECUTABLE, PLAIN, Entry
@@ -110,7 +110,7 @@ def take(
             private.append((path, content.private))
         index.learn(path, content)
     index.save()
-    private_files.refuse(sorted(private), allow_secrets)
+    secret_scan.refuse(sorted(private), allow_secrets)
     lines = manifest.ordered(entries)
     return Snapshot(
         id=manifest.id_of(lines),

@@ -143,7 +143,7 @@ def _why_not(name: str) -> str:
 def leads_out(root: Path, path: str, target: str) -> str:
     """How a link leaves the tree, or an empty string. It must stay inside both as it is followed here and wherever it
     is unpacked."""
-    from petctl.agent.code import stays_inside  # the rule of those who unpack it; few trees have links
+    from petctl.agent.data.code import stays_inside  # the rule of those who unpack it; few trees have links
 
     if target.startswith("/"):
         return "is an absolute path"

@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any, cast
 
-from petctl.agent.code import DEEPEST, stays_inside
+from petctl.agent.data.code import DEEPEST, stays_inside
 from petctl.errors import UsageError
 
 _BLOCK = 512

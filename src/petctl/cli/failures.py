@@ -23,8 +23,8 @@ from typing import Sequence, TextIO
 import click
 
 from petctl.cli.group import petctl
-from petctl.cli.terminal import guarded
-from petctl.cli.unwritten import NO_ROOM
+from petctl.cli.stdout_errors import NO_ROOM
+from petctl.cli.terminal.terminal import guarded
 from petctl.errors import InternalError, PetctlError, UsageError, is_no_room
 
 INTERRUPTED = 130
@@ -132,7 +132,7 @@ def _print(text: str, code: int) -> int:
 
 def _unusable_home() -> str:
     """Why nothing can be kept in petctl's home, where that is so: an error about a file is then the machine's."""
-    from petctl.jobs.home import ANOTHER, petctl_home, unusable
+    from petctl.home import ANOTHER, petctl_home, unusable
 
     try:
         home = petctl_home()
@@ -149,7 +149,7 @@ def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
     import traceback
     from pathlib import Path
 
-    from petctl.jobs.home import petctl_home
+    from petctl.home import petctl_home
 
     what = f"unexpected {type(error).__name__}: {error}".rstrip(": ")
     text = f"{program} {next(iter(words), '')}\n\n{''.join(traceback.format_exception(error))}"

@@ -1,7 +1,7 @@
 """The click group: finds a verb's file by its name, when it is typed.
 
-`petctl.cli.NAME` (`NAME_` for a word of Python's own) holds the click command called `command`. Nothing of a verb is
-imported before it is needed.
+`petctl.cli.ROOM.NAME` (`NAME_` for a word of Python's own) holds the click command called `command`. Nothing of a verb
+is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 import click
 
 from petctl import __version__
-from petctl.cli.verbs import VERBS, overview
+from petctl.cli.verbs import MODULES, VERBS, overview
 
 
 class LazyGroup(click.Group):
@@ -27,7 +27,8 @@ class LazyGroup(click.Group):
         if cmd_name not in VERBS:
             return None
         file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        return cast(click.Command, importlib.import_module(f"petctl.cli.{file}").command)
+        module = MODULES.get(cmd_name, f"petctl.cli.jobs.{file}")
+        return cast(click.Command, importlib.import_module(module).command)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

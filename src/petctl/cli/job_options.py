@@ -19,11 +19,11 @@ from petctl.cli.options import output_option
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from petctl.cli.jobfile import Prepared
-    from petctl.spec import Command, Job, JobFile
-    from petctl.spec.folders import Folder
-    from petctl.spec.pods import PodOptions
-    from petctl.spec.roles import Role
+    from petctl.cli.job_file import Prepared
+    from petctl.job import Command, Job, JobFile
+    from petctl.job.folders import Folder
+    from petctl.job.pods import PodOptions
+    from petctl.job.roles import Role
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -111,8 +111,8 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     """The same, with the values of secrets that a Batch AI job file has in itself. `reader`: instead of `read_any`."""
     import msgspec
 
-    from petctl.cli.jobfile import Prepared, read_any
-    from petctl.spec import Job, JobFile
+    from petctl.cli.job_file import Prepared, read_any
+    from petctl.job import Job, JobFile
 
     _refuse_bytes(options)
     place, words = split_place(options["words"]) if options["no_upload"] else ("", options["words"])
@@ -163,7 +163,7 @@ def _tell_secrets(fields: Mapping[str, Any], options: Mapping[str, Any]) -> None
     """What is said in the environment is kept in the job's record, where whoever may see the job can read it."""
     if not fields.get("env") or options["quiet"]:
         return
-    from petctl.bundle.private_files import secret_variables
+    from petctl.bundle.secret_scan import secret_variables
 
     for name in secret_variables(fields["env"]):
         stored = name.lower().replace("_", "-")
@@ -215,7 +215,7 @@ def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def classify(words: Sequence[str], module: bool, shell: str | None) -> Command | JobFile:
     """The command, without a `--` that only separates."""
-    from petctl.spec import Command, JobFile, classify_command
+    from petctl.job import Command, JobFile, classify_command
 
     if shell is not None:
         if words:
@@ -244,7 +244,7 @@ def _refuse_bytes(options: Mapping[str, Any]) -> None:
 
 def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The job's fields that were said, so that all others stay as the job file or the defaults have them."""
-    from petctl.spec import IN_PLACE
+    from petctl.job import IN_PLACE
 
     fields = {name: options[name] for name in _PLAIN_FIELDS if options[name] is not None}
     fields["env"] = _environment(options["env"])
@@ -273,13 +273,13 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _roles(texts: Sequence[str]) -> list[Role]:
-    from petctl.spec.roles import parse_role_option
+    from petctl.job.roles import parse_role_option
 
     return [parse_role_option(text) for text in texts]
 
 
 def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
-    from petctl.spec.folders import NONE, parse_folder_option
+    from petctl.job.folders import NONE, parse_folder_option
 
     if none and texts:
         raise UsageError("--folder and --no-folders contradict each other; keep one")
@@ -287,7 +287,7 @@ def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
 
 
 def _pod_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    from petctl.spec.volumes import parse_volume_option
+    from petctl.job.volumes import parse_volume_option
 
     found = {name: options[name] for name in ("cpu", "memory", "shm_size") if options[name] is not None}
     if options["volumes"]:

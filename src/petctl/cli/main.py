@@ -38,7 +38,7 @@ def _print(text: str) -> int:
     try:
         print(text, flush=True)
     except OSError as error:
-        from petctl.cli.unwritten import tell_unwritten
+        from petctl.cli.stdout_errors import tell_unwritten
 
         return tell_unwritten(error, "petctl")
     return 0

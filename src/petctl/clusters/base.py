@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from petctl.clusters.config import cluster_settings, resource_settings
+from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
 
 if TYPE_CHECKING:
-    from petctl.spec import Job  # the operator, which has no msgspec, needs this module too
+    from petctl.job import Job  # the operator, which has no msgspec, needs this module too
 
 KINDS = {
     "local": "petctl.clusters.local.cluster",
@@ -29,8 +28,6 @@ KINDS = {
     "k8s": "petctl.clusters.kubernetes.cluster",
 }
 DEFAULT = "local"
-
-_attended: ContextVar[bool] = ContextVar("attended", default=True)
 
 
 class InUse(UsageError):
@@ -145,21 +142,6 @@ class Cluster(Protocol):
 
 
 _NOT_YET = {"aws", "ec2", "eks", "azure", "aks", "azureml", "gcp", "gke", "slurm", "ssh"}
-
-
-@contextmanager
-def unattended() -> Iterator[None]:
-    """Within it no cluster asks the user anything: many are asked at once, and the caller may not wait for this one."""
-    token = _attended.set(False)
-    try:
-        yield
-    finally:
-        _attended.reset(token)
-
-
-def is_attended() -> bool:
-    """Whether a cluster may ask the user something: for a password, say."""
-    return _attended.get()
 
 
 def how_to_get_cluster(name: str) -> str:

@@ -1,7 +1,7 @@
 """The certificate of one job's coordinator, made by whoever submits the job or looks after it.
 
 It is signed by itself and trusted by its digest alone (the join file's `pin`), so names and addresses in it are for
-people. Nothing here listens or connects: that is `rendezvous/tls.py`.
+people. Nothing here listens or connects: that is `rendezvous/net/tls.py`.
 
 Python's own library has TLS but makes no keys, and the operator has to run in any image that has Python: so this is
 P-256 and as much of X.509 as one certificate takes, in the standard library. It must not become more than that. Why it

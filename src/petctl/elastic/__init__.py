@@ -21,7 +21,7 @@ them of calls of `run` that are over, `sampler` deals out the data, `checkpoints
 
 from __future__ import annotations
 
-from petctl.elastic.checkpoints import checkpoint
+from petctl.elastic.checkpoints.checkpoints import checkpoint
 from petctl.elastic.place import rank, world_size
 from petctl.elastic.progress import expires, report
 from petctl.elastic.runner import run

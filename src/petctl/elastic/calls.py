@@ -21,10 +21,11 @@ import pickle
 import sys
 from typing import Any, Dict, List, Optional, Tuple
 
-from petctl.elastic import place, spread
-from petctl.elastic.commits import Snapshot
-from petctl.elastic.parts import Copy
-from petctl.elastic.pickles import SafeUnpickler
+from petctl.elastic import place
+from petctl.elastic.checkpoints.pickles import SafeUnpickler
+from petctl.elastic.groups import spread
+from petctl.elastic.snapshots.commits import Snapshot
+from petctl.elastic.snapshots.parts import Copy
 from petctl.elastic.state import State, ledger_of
 from petctl.errors import UsageError
 

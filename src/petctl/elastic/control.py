@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Any, Deque, Dict, Optional
 
 from petctl.elastic.channel import Channel
-from petctl.elastic.groups import Groups
+from petctl.elastic.groups.groups import Groups
 
 AGREED = "petctl/park"  # where in the store
 SOON = 0.01  # seconds in which a cut connection is noticed by whoever waits for it

@@ -15,11 +15,12 @@ import sys
 import traceback
 from typing import Any, Callable, Dict, Optional, TypeVar
 
-from petctl.elastic import calls, channel, place, spread
+from petctl.elastic import calls, channel, place
 from petctl.elastic.control import Control, Parked
-from petctl.elastic.groups import Groups, is_about_peers
+from petctl.elastic.groups import spread
+from petctl.elastic.groups.groups import Groups, is_about_peers
+from petctl.elastic.groups.wrappers import Wrappers
 from petctl.elastic.state import State, ledger_of
-from petctl.elastic.wrappers import Wrappers
 
 Result = TypeVar("Result")
 _calls = calls.Calls()  # of `run` in this process

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from typing import Any, List, Optional
 
-from petctl.elastic import gradients, parts, place, randomness
-from petctl.elastic.commits import Commits, Mark, Snapshot
-from petctl.elastic.gradients import UsedGradients
+from petctl.elastic import place
+from petctl.elastic.snapshots import gradients, parts, randomness
+from petctl.elastic.snapshots.commits import Commits, Mark, Snapshot
+from petctl.elastic.snapshots.gradients import UsedGradients
 from petctl.errors import UsageError
 
 TYPE_CHECKING = False

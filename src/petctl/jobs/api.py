@@ -21,17 +21,17 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
-from petctl.clusters.config import resource_settings
 from petctl.clusters.patience import AWAY, Patience
-from petctl.clusters.printed import as_text
+from petctl.config.settings import resource_settings
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
-from petctl.jobs.home import petctl_home
+from petctl.home import petctl_home
+from petctl.job import IN_PLACE, Job, job_from_dict
 from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
 from petctl.jobs.status import Status, status_from
-from petctl.spec import IN_PLACE, Job, job_from_dict
+from petctl.submission.render import as_text
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
@@ -199,7 +199,7 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
         cwd = "" if alone or nowhere else there / job.cwd
         job = replace(job, cwd=cwd, code=there / job.code if named else job.code)
     if "folders" in record:
-        from petctl.clusters.jobfolders import as_wish
+        from petctl.submission.folder_mounts import as_wish
 
         job = replace(job, folders=as_wish(record["folders"]))
     there_before = record["cluster"] if before.cluster == DEFAULT else before.cluster

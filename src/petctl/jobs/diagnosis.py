@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from petctl import causes
-from petctl.agent.rootcause import cause_of, from_stderr
+from petctl.agent.health.root_cause import cause_of, from_stderr
 from petctl.errors import PetctlError
-from petctl.rendezvous.events import NOT_MISSED
+from petctl.rendezvous.core.events import NOT_MISSED
 
 if TYPE_CHECKING:
     from petctl.clusters.base import LogLine

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.base import DEFAULT, KINDS, Cluster, find_cluster, unattended
-from petctl.clusters.config import cluster_names, cluster_settings, resource_settings
+from petctl.clusters.base import DEFAULT, KINDS, Cluster, find_cluster
+from petctl.config.settings import cluster_names, cluster_settings, resource_settings
+from petctl.controller.plurals import counted
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
-from petctl.jobs.home import petctl_home
+from petctl.home import petctl_home
 from petctl.jobs.registry import Registry
 from petctl.jobs.status import Status, damaged_status, status_from
-from petctl.supervision.counting import counted
+from petctl.unattended import unattended
 
 if TYPE_CHECKING:
     from queue import SimpleQueue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from petctl.clusters.base import Cluster, find_cluster
 from petctl.errors import PetctlError, UsageError
-from petctl.jobs.home import petctl_home
+from petctl.home import petctl_home
 
 OWN = "batchai."  # how the names of secrets begin that were in a job file and are that job's alone
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError
-from petctl.supervision.compact import unpack
 
 FINAL = frozenset({"succeeded", "failed", "cancelled", "lost"})
 

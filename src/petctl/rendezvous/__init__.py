@@ -4,11 +4,11 @@
     machine.py      the coordinator's side, pure; events.py: its vocabulary; decide.py: who takes part and why to wait;
                     roll.py: what it knows of each node
     member.py       a node's side, pure
-    wire.py         frames and the mutual proof of the token
+    frames.py         frames and the mutual proof of the token
     listener.py     the coordinator's door: who may connect, and what becomes of those who may not
-    coordinator.py  machine.py over asyncio TCP
+    server.py  machine.py over asyncio TCP
     client.py       the agent's and the command line's end of the connection
-    joinfile.py     what one must have to be let in
+    join_file.py     what one must have to be let in
     locator.py      where the coordinator is now
     tls.py          the pinned certificate, off loopback
 

@@ -189,6 +189,6 @@ def _below_median(attempt: Attempt, peers: Sequence[tuple[Attempt, Means]], rule
 
 
 def _seconds(text: str) -> float:
-    from petctl.spec import parse_duration
+    from petctl.job import parse_duration
 
     return parse_duration(text)

@@ -16,8 +16,8 @@ from petctl.clusters.base import Cluster, find_cluster
 from petctl.clusters.local.cluster import LocalCluster
 from petctl.clusters.patience import AWAY
 from petctl.errors import InternalError, NotFound, PetctlError, StoreError
+from petctl.home import petctl_home
 from petctl.jobs.api import JobHandle
-from petctl.jobs.home import petctl_home
 from petctl.jobs.status import Status, damaged_status
 from petctl.sweeps.history import CUT_SHORT, REMOVED, Attempt
 from petctl.sweeps.measure import Reading, Thinned, parse_pattern, printed, reported

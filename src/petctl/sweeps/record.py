@@ -26,11 +26,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from petctl.agent.owner_only import make_private_directory
-from petctl.clusters.local.jobdir import is_locked, read_json, take_lock, write_json
+from petctl.agent.node.owner_only import make_private_directory
+from petctl.clusters.local.job_directory import is_locked, read_json, take_lock, write_json
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
-from petctl.jobs.home import petctl_home
-from petctl.spec import Job, job_from_dict
+from petctl.home import petctl_home
+from petctl.job import Job, job_from_dict
 
 Decoded = TypeVar("Decoded")
 CODE = "code.tar.gz"

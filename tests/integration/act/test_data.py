@@ -18,12 +18,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from petctl.act import data
-from petctl.act.config import Config, find_config
+from petctl.compat.act import data
+from petctl.compat.act.config.config import Config, find_config
 from petctl.errors import NoSuchPlace, Refused, StoreUnreachable, UsageError
-from tests.integration.store.conftest import fill, tree
-from tests.integration.store.proxy import Passed, Proxy
-from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.integration.storage.conftest import fill, tree
+from tests.integration.storage.proxy import Passed, Proxy
+from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 from tests.integration.waiting import until
 
 MIB = 1 << 20
@@ -241,7 +241,7 @@ def test_what_was_killed_is_taken_up_by_the_same_command(project: Project) -> No
     fill(project.root / "data/big", {"large": 40 * MIB, "small": 10})
     with Proxy(project.server.port) as proxy:
         config = project.cluster("aml", endpoint=f"{proxy.url}/{ACCOUNT}")
-        program = "from petctl.act import data, config; data.upload(config.find_config('aml'), 'data/big')"
+        program = "from petctl.compat.act import data, config; data.upload(config.find_config('aml'), 'data/big')"
         process = subprocess.Popen([sys.executable, "-c", program])
 
         def count(passed: Passed) -> None:

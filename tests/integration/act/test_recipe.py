@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from petctl.clusters.local.gpus import visible_gpus
-from tests.integration.store.conftest import fill, tree
-from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.integration.storage.conftest import fill, tree
+from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 from tests.integration.waiting import until
 
 SOURCE = Path(__file__).parents[3] / "src"
@@ -82,8 +82,8 @@ if args.wait:
 """
 EARLIER = """
 import sys
-from petctl.act import runs
-from petctl.act.client import create_aml_client
+from petctl.compat.act import runs
+from petctl.compat.act.client import create_aml_client
 runs.new_run_id = lambda experiment: sys.argv[1]
 create_aml_client().submit(sys.argv[2:])
 """

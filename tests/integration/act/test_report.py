@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import petctl
-from petctl.act.config import Config
-from petctl.act.overview import blame, lines_of, runs, summary
-from petctl.act.reported import facts
-from petctl.act.runlogs import fetch, last_lines
-from petctl.clusters.local import fleet
+from petctl.clusters.local.pools import pool
+from petctl.compat.act.config.config import Config
+from petctl.compat.act.overview import blame, lines_of, runs, summary
+from petctl.compat.act.run_facts import facts
+from petctl.compat.act.run_logs import fetch, last_lines
 from petctl.jobs import get, list_jobs
 from tests.integration.waiting import DEADLINE, until
 
@@ -145,7 +145,7 @@ def test_a_run_from_its_first_line_to_its_end(project: Path) -> None:
 
 def test_the_room_of_a_cluster_that_was_made(project: Path) -> None:
     home = project / "home"
-    fleet.create(home, "eu", {"nodes": 2, "gpus_per_node": 4})
+    pool.create(home, "eu", {"nodes": 2, "gpus_per_node": 4})
     eu = Config(name="eu", cluster="eu", experiment="jianfw")
     assert summary(eu) == {
         "cluster": "eu",

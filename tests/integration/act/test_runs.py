@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 
 import petctl
-from petctl.act import building, published, runs
-from petctl.act.compiling import Wish
-from petctl.act.config import Config, find_config
-from petctl.act.pins import last_pin, pin
+from petctl.compat.act import build, published, runs
+from petctl.compat.act.compile import Wish
+from petctl.compat.act.config.config import Config, find_config
+from petctl.compat.act.pins import last_pin, pin
 from petctl.errors import PetctlError, UsageError
 from petctl.jobs import JobHandle, get, list_jobs
-from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 from tests.integration.waiting import DEADLINE, until
 
 # Says which code it is and what it sees of the project, then does as it is told.
@@ -138,7 +138,7 @@ def test_a_run_ends_before_it_begins_again(project: Project, tmp_path: Path) -> 
     project.heard()
 
     # Killed while it waits for the old one to end, it has lost nothing: the same words go on.
-    words = [sys.executable, "-c", f"from petctl.act.runs import resubmit; resubmit({run.id!r})"]
+    words = [sys.executable, "-c", f"from petctl.compat.act.runs import resubmit; resubmit({run.id!r})"]
     waiting = subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(Path(petctl.__file__).parents[1])})
     try:
         until((tmp_path / "home/jobs" / run.id / "cancel.json").exists, "it is being aborted")
@@ -193,7 +193,7 @@ def test_code_in_the_blob_and_built_code(
     # Built where runs would be; what was built is pinned, and published for others.
     project.write(".petctlignore", "*.so\n")
     project.write("compile.aml.sh", 'echo "$1" > fast.so; echo built\n')
-    made = building.build(config, "with care", say=project.said.append)
+    made = build.build(config, "with care", say=project.said.append)
     assert made.built and made.special == [] and "built" in project.heard()
     assert last_pin(config) == made
     assert [blob.name for blob in blobs.list_blobs()] == ["my/code.zip", "my/output/made"]
@@ -213,7 +213,7 @@ def test_code_in_the_blob_and_built_code(
     # A build that fails leaves the code as it is, and says where to look.
     project.write("compile.aml.sh", "echo no compiler; exit 3\n")
     with pytest.raises(PetctlError, match=r"compile.aml.sh has failed: .*petctl logs act-build-"):
-        building.build(config, say=project.said.append)
+        build.build(config, say=project.said.append)
     left = last_pin(config)
     assert left is not None and not left.built and left.special == ["compile.aml.sh"]
     assert "no compiler" in project.heard()

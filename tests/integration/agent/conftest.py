@@ -13,14 +13,15 @@ from typing import Any, Iterator
 
 import pytest
 
-from petctl.agent import private, processes
+from petctl.agent.node import runtime_dir
 from petctl.agent.task import Task, Timing, encode_task
-from petctl.clusters.archive import build_agent
-from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.events import Config, End, Expect, Scale
-from petctl.rendezvous.joinfile import JoinFile, write_join_file
-from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.messages import CANCELLED, Outcome
+from petctl.agent.workers import processes
+from petctl.clusters.agent_archive import build_agent
+from petctl.rendezvous.core.events import Config, End, Expect, Scale
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.core.messages import CANCELLED, Outcome
+from petctl.rendezvous.net.join_file import JoinFile, write_join_file
+from petctl.rendezvous.net.server import CoordinatorServer
 from tests.integration.waiting import DEADLINE, until
 
 
@@ -194,7 +195,7 @@ class Bench:
             if agent.stdout is not None:
                 agent.stdout.close()
         for state in (self.directory / "nodes").glob("*"):
-            private.remove_of(str(state))  # a guardian that was killed just now could not
+            runtime_dir.remove_of(str(state))  # a guardian that was killed just now could not
         self.close_coordinator()
 
         async def drain() -> None:

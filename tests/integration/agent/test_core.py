@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.archive import build_agent
-from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
+from petctl.clusters.agent_archive import build_agent
+from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED
 from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
 from tests.integration.waiting import DEADLINE, until
 
@@ -93,7 +93,7 @@ def test_the_archive_is_the_same_bytes_each_time_and_runs(bench: Bench, python: 
     assert answer.returncode == 0 and answer.stdout.startswith("petctl ")
     names = [name for name in zipfile.ZipFile(again).namelist() if name.endswith(".py") and not name.endswith("__.py")]
     modules = [name[:-3].replace("/", ".") for name in names]
-    assert "petctl.agent.stream" in modules and "petctl.rendezvous.client" in modules
+    assert "petctl.agent.logs.stream" in modules and "petctl.rendezvous.net.client" in modules
     program = (
         f"import sys, importlib; sys.path.insert(0, {str(again)!r})\nfor m in {modules}: importlib.import_module(m)"
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import guardian
-from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED, Failure
+from petctl.agent.node import guardian
+from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED, Failure
 from tests.integration.agent.conftest import Bench, alive
 from tests.integration.waiting import until
 

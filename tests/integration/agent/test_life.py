@@ -12,10 +12,10 @@ from typing import Any, Iterator
 
 import pytest
 
-from petctl.agent import processes
 from petctl.agent.task import Timing
-from petctl.rendezvous.joinfile import read_join_file, write_join_file
-from petctl.rendezvous.messages import CANCELLED, ENDED_FAILED, SUCCEEDED, Outcome, encode
+from petctl.agent.workers import processes
+from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, SUCCEEDED, Outcome, encode
+from petctl.rendezvous.net.join_file import read_join_file, write_join_file
 from tests.integration.agent.conftest import Bench, alive
 from tests.integration.waiting import until
 

@@ -8,8 +8,8 @@ import subprocess
 import sys
 import threading
 
-from petctl.agent.logs import LogFollower
-from petctl.rendezvous.messages import SUCCEEDED
+from petctl.agent.logs.log_follow import LogFollower
+from petctl.rendezvous.core.messages import SUCCEEDED
 from tests.integration.agent.conftest import Bench, alive
 from tests.integration.waiting import DEADLINE
 

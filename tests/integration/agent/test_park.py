@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from petctl.rendezvous.messages import CANCELLED
+from petctl.rendezvous.core.messages import CANCELLED
 from tests.integration.agent.conftest import Bench, alive
 from tests.integration.waiting import DEADLINE, until
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.rendezvous.messages import SUCCEEDED
+from petctl.rendezvous.core.messages import SUCCEEDED
 from tests.integration.agent.conftest import Bench
 from tests.integration.agent.test_failures import failure
 from tests.integration.waiting import until

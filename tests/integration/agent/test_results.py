@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from petctl.agent import results
-from petctl.agent.lingering import NOTE, Lingering
-from petctl.agent.results import Results, interval
+from petctl.agent.data import results
+from petctl.agent.data.results import Results, interval
+from petctl.agent.node.draining import NOTE, Lingering
 from petctl.agent.task import Task
-from petctl.depot.files import direct
-from petctl.depot.grants import Grant, Grants
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.messages import FAILED, IDLE, Header, Report, decode_report
+from petctl.rendezvous.core.messages import FAILED, IDLE, Header, Report, decode_report
+from petctl.rendezvous.net.join_file import JoinFile
+from petctl.storage.core.files import direct
+from petctl.storage.core.grants import Grant, Grants
 
 JOIN = JoinFile("job", "00", "", {"address": "127.0.0.1:1"})
 WITHIN = 60.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
+from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED
 from tests.integration.agent.conftest import Bench
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from petctl.rendezvous.messages import ENDED_FAILED, SUCCEEDED
+from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED
 from tests.integration.agent.conftest import Bench
 from tests.integration.waiting import until
 

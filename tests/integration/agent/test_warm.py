@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import processes
-from petctl.agent import warm as module
+from petctl.agent.warm import warm as module
+from petctl.agent.workers import processes
 from tests.integration.agent.conftest import INTERPRETERS, Bench, alive
 from tests.integration.agent.warm_scene import WarmScene, make_environment, play
 from tests.integration.waiting import DEADLINE, until

@@ -12,10 +12,10 @@ from typing import Any, Awaitable, Callable
 
 import pytest
 
-from petctl.agent import processes
-from petctl.agent import workers as module
-from petctl.agent.starting import start_process
-from petctl.agent.workers import Launch, Worker, Workers
+from petctl.agent.workers import processes
+from petctl.agent.workers import workers as module
+from petctl.agent.workers.spawn import start_process
+from petctl.agent.workers.workers import Launch, Worker, Workers
 from tests.integration.agent.conftest import alive
 from tests.integration.waiting import DEADLINE, until
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any, Awaitable, Callable, NamedTuple, Optional
 
-from petctl.agent.snapshot_command import interpreter_words
-from petctl.agent.warm import WarmStart
-from petctl.agent.workers import Launch, Worker, Workers
+from petctl.agent.warm.warm import WarmStart
+from petctl.agent.workers.snapshot_command import interpreter_words
+from petctl.agent.workers.workers import Launch, Worker, Workers
 
 DEADLINE = 60.0
 _ADDRESS = re.compile("0x[0-9a-f]+")

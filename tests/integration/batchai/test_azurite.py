@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.batchai.conftest import Shell
-from tests.integration.store.conftest import running
-from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.integration.storage.conftest import running
+from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 
 
 @pytest.fixture(scope="module")

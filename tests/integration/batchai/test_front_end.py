@@ -260,7 +260,7 @@ def test_a_submission_that_is_killed_leaves_no_job_without_a_name(
         sys.executable,
         "-P",
         "-m",
-        "petctl.cli.compat.batchai",
+        "petctl.compat.batchai.cli.batchai",
         *["job", "create", "-n", "mnist", "-f", "job.json"],
     ]
     with subprocess.Popen(words, cwd=lab.directory, env=lab.environment, stdout=subprocess.DEVNULL) as process:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from petctl.clusters.batchai import directories
+from petctl.compat.batchai.jobfile import Found, JobFile, read_mapping
 from petctl.jobs import submit
-from petctl.spec.batchai import Found, JobFile, read_mapping
+from petctl.submission.batchai import directories
 from tests.integration.containers.conftest import PYTHON, ContainerStage, docker_hub, image_files, podman, stage
 
 __all__ = ["docker_hub", "image_files", "podman", "stage"]

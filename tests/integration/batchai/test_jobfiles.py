@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from petctl.cli.jobfile import kept_secrets, read_any
-from petctl.clusters.batchai import directories
+from petctl.cli.job_file import kept_secrets, read_any
 from petctl.errors import SpecError
 from petctl.jobs import JobHandle, list_jobs, resubmit, submit
 from petctl.jobs.secrets import list_secrets
+from petctl.submission.batchai import directories
 from tests.integration.local.conftest import Stage, children, eventually, job_path, stage
-from tests.integration.store.servers import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 
 __all__ = ["stage"]
 

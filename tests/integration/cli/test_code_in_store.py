@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.integration.cli.conftest import PATIENCE, Petctl
-from tests.integration.store.conftest import running
-from tests.integration.store.proxy import Proxy
-from tests.integration.store.servers import Azurite, SeaweedFS
+from tests.integration.storage.conftest import running
+from tests.integration.storage.proxy import Proxy
+from tests.integration.storage.servers import Azurite, SeaweedFS
 from tests.integration.waiting import until
 
 SAYS = "import part; print('says', part.WORD)\n"

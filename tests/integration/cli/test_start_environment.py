@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local.start_environment import MEMORY
+from petctl.clusters.local.controller.start_environment import MEMORY
 
 from .conftest import Petctl
 

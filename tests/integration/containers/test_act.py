@@ -23,7 +23,7 @@ FILES = {
 
 
 def act(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "petctl.cli.compat.act", *words]
+    argv = [sys.executable, "-m", "petctl.compat.act.cli", *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=100)
 
 

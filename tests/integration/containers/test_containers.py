@@ -63,7 +63,7 @@ def supervisors(handle: JobHandle) -> list[int]:
     for pid in processes_of(job_path(handle)):
         with suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            if b"petctl.clusters.local.supervisor" in words:
+            if b"petctl.clusters.local.controller.supervisor" in words:
                 found[pid] = b"--standby" in words
     return [*found] if set(found.values()) == {True, False} else []
 

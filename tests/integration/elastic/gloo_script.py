@@ -8,7 +8,7 @@ import time
 import torch
 import torch.distributed as distributed
 
-from petctl.elastic.gloo import Waits
+from petctl.elastic.groups.gloo import Waits
 
 path, rank = sys.argv[1], int(sys.argv[2])
 distributed.init_process_group("gloo", store=distributed.FileStore(path, 2), rank=rank, world_size=2)

@@ -2,7 +2,8 @@
 
 import torch
 
-from petctl.elastic import ElasticSampler, State, parts
+from petctl.elastic import ElasticSampler, State
+from petctl.elastic.snapshots import parts
 from petctl.elastic.state import ledger_of
 
 torch.manual_seed(0)

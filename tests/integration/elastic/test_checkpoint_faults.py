@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.elastic import parts, saved
-from petctl.elastic.commits import Mark
+from petctl.elastic.checkpoints import saved
+from petctl.elastic.snapshots import parts
+from petctl.elastic.snapshots.commits import Mark
 from tests.integration.elastic.harness import ROOT, free_port
 from tests.integration.waiting import until
 

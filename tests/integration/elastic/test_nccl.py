@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.elastic import parts, saved
+from petctl.elastic.checkpoints import saved
+from petctl.elastic.snapshots import parts
 from tests.integration.elastic.harness import Fleet, Nursery, Worker
 
 pytestmark = [

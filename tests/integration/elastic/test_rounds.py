@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.elastic import saved
+from petctl.elastic.checkpoints import saved
 from tests.integration.elastic.harness import Fleet, Nursery, Worker
 from tests.integration.waiting import until
 

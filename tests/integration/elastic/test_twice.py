@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from petctl.elastic import saved
+from petctl.elastic.checkpoints import saved
 from tests.integration.elastic.harness import Fleet, Nursery, Worker
 from tests.integration.waiting import until
 

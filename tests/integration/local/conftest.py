@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import petctl
-from petctl.agent.processes import signal_each
+from petctl.agent.workers.processes import signal_each
 from petctl.clusters.local.processes import node_processes
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, Status, get, list_jobs, submit
@@ -154,7 +154,7 @@ def processes_of(job_directory: Path) -> list[int]:
             words = (path / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"petctl.clusters.local.supervisor" in words and os.fsencode(job_directory) in words:
+        if b"petctl.clusters.local.controller.supervisor" in words and os.fsencode(job_directory) in words:
             found.append(int(path.name))
     return found
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import petctl
 from petctl.clusters.local.processes import node_processes
-from petctl.elastic import saved
+from petctl.elastic.checkpoints import saved
+from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from petctl.spec import IN_PLACE
 from tests.integration.local.conftest import Stage, eventually, guardian
 from tests.integration.waiting import DEADLINE
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from petctl.clusters.base import AlreadyExists
-from petctl.clusters.local import fleet
-from petctl.clusters.local.fleet_spec import find_spec
+from petctl.clusters.local.pools import pool
+from petctl.clusters.local.pools.spec import find_spec
 from petctl.clusters.local.processes import node_processes
 from petctl.errors import NotFound, UsageError
+from petctl.home import petctl_home
 from petctl.jobs import get, list_jobs
-from petctl.jobs.home import petctl_home
 from tests.integration.local.conftest import (
     Stage,
     eventually,
@@ -44,31 +44,31 @@ def clusters(stage: Stage) -> Iterator[None]:
     finally:
         stage.finish()
         home = petctl_home()
-        for name in fleet.names(home):
+        for name in pool.names(home):
             spec = find_spec(home, name)
             assert spec is not None
             marks.append((f"cluster-{spec.id}", home / "clusters" / name / "nodes"))
-            fleet.delete(home, name, force=True)
+            pool.delete(home, name, force=True)
     left = [pid for owner, nodes in marks for pid in node_processes(owner, nodes)]
     assert not left, f"setup processes were left behind: {left}"
     assert not [path for path in (home / "clusters").glob("*") if path.name != "local"]
 
 
 def made(name: str = "team", **spec: Any) -> str:
-    fleet.create(petctl_home(), name, spec)
+    pool.create(petctl_home(), name, spec)
     return name
 
 
 def states(name: str = "team") -> list[str]:
-    return [f"{row['name']} {row['state']} {row['job']}".strip() for row in fleet.nodes(petctl_home(), name)]
+    return [f"{row['name']} {row['state']} {row['job']}".strip() for row in pool.nodes(petctl_home(), name)]
 
 
 def counts(name: str = "team") -> dict[str, int]:
-    return {state: count for state, count in fleet.read(petctl_home(), name)["counts"].items() if count}
+    return {state: count for state, count in pool.read(petctl_home(), name)["counts"].items() if count}
 
 
 def resized(nodes: int, deallocation: str | None = None) -> None:
-    fleet.change(petctl_home(), "team", nodes=nodes, deallocation=deallocation)
+    pool.change(petctl_home(), "team", nodes=nodes, deallocation=deallocation)
 
 
 def test_jobs_get_whole_nodes_and_wait_for_their_turn(stage: Stage) -> None:
@@ -82,7 +82,7 @@ def test_jobs_get_whole_nodes_and_wait_for_their_turn(stage: Stage) -> None:
     assert [status.id for status in list_jobs("team")] == [second.id, first.id]
     assert first.status().cluster == "team"
     with pytest.raises(UsageError, match="1 running and 1 queued"):
-        fleet.delete(petctl_home(), "team")
+        pool.delete(petctl_home(), "team")
     stage.finish()
     assert first.wait(PATIENCE).state == second.wait(PATIENCE).state == "succeeded"
     eventually(lambda: counts() == {"idle": 2}, "two idle nodes", PATIENCE)
@@ -100,14 +100,14 @@ def test_a_deleted_cluster_ends_its_jobs_and_takes_no_more(stage: Stage) -> None
     made(nodes=1)
     running, queued = stage.start(cluster="team"), stage.start(cluster="team")
     stage.running(1)
-    fleet.delete(petctl_home(), "team", force=True)
+    pool.delete(petctl_home(), "team", force=True)
     assert [get(job.id).status().state for job in (running, queued)] == ["cancelled", "cancelled"]
     assert not still_there([job_path(running), job_path(queued)])
     assert not (petctl_home() / "clusters" / "team").exists()
     with pytest.raises(UsageError, match="there is no cluster 'team'"):
         stage.start(cluster="team")
     with pytest.raises(NotFound):
-        fleet.read(petctl_home(), "team")
+        pool.read(petctl_home(), "team")
 
 
 def test_a_name_is_given_once(stage: Stage) -> None:
@@ -228,13 +228,13 @@ def test_a_node_whose_setup_fails_is_unusable_until_it_is_repaired(stage: Stage)
     repaired = stage.path / "repaired"
     made(nodes=1, setup=f"test -e {repaired} || {{ echo no such disk >&2; exit 3; }}")
     eventually(lambda: counts() == {"unusable": 1}, "an unusable node", PATIENCE)
-    [row] = fleet.nodes(petctl_home(), "team")
+    [row] = pool.nodes(petctl_home(), "team")
     assert row["reason"].startswith("setup ended with code 3: no such disk")
     assert "petctl cluster nodes team --reset 0" in row["reason"]
     job = stage.start("exit", "0", cluster="team")
     eventually(lambda: job.status().state == "queued", "a job in the queue", PATIENCE)
     repaired.touch()
-    fleet.reset(petctl_home(), "team", "0")
+    pool.reset(petctl_home(), "team", "0")
     assert job.wait(PATIENCE).state == "succeeded"
     assert counts() == {"idle": 1}
 
@@ -245,7 +245,7 @@ def test_a_setup_that_is_killed_is_run_again_but_not_for_ever(stage: Stage) -> N
 
     def started(times: int) -> list[int]:
         lines = pids.read_text().splitlines() if pids.exists() else []
-        fleet.read(petctl_home(), "team")
+        pool.read(petctl_home(), "team")
         return [int(word) for word in lines[-1].split()] if len(lines) == times else []
 
     def gone(pid: int) -> bool:
@@ -257,7 +257,7 @@ def test_a_setup_that_is_killed_is_run_again_but_not_for_ever(stage: Stage) -> N
         os.kill(process, signal.SIGKILL)
         eventually(partial(gone, task), "the task gone with its process", PATIENCE)
     eventually(lambda: counts() == {"unusable": 1}, "no fourth time", PATIENCE)
-    assert "killed 3 times" in fleet.nodes(petctl_home(), "team")[0]["reason"]
+    assert "killed 3 times" in pool.nodes(petctl_home(), "team")[0]["reason"]
 
 
 def test_a_node_that_is_not_wanted_any_more_takes_its_setup_along(stage: Stage) -> None:
@@ -278,14 +278,14 @@ def test_jobs_find_the_clusters_directories(stage: Stage) -> None:
     )
     assert stage.start(cluster="team").wait(PATIENCE).state == "succeeded"
     assert (data / "made").read_text() == "x"
-    fleet.delete(petctl_home(), "team")
+    pool.delete(petctl_home(), "team")
     assert (data / "made").exists()
 
 
 def test_a_mount_that_fails_says_so_in_its_own_words(stage: Stage) -> None:
     made(nodes=1, mounts=[{"path": "far", "command": "sh -c 'echo no route to $1 >&2; exit 32' sh"}])
     eventually(lambda: counts() == {"unusable": 1}, "an unusable node", PATIENCE)
-    reason = fleet.nodes(petctl_home(), "team")[0]["reason"]
+    reason = pool.nodes(petctl_home(), "team")[0]["reason"]
     place = petctl_home() / "clusters" / "team" / "mounts" / "far"
     assert reason.startswith(
         f"far could not be mounted: sh ended with code 32: no route to {place}; when it is repaired:"
@@ -319,9 +319,9 @@ def test_what_a_command_mounts_is_unmounted_and_never_deleted(stage: Stage) -> N
     subprocess.run(["umount", trial], check=True)
     made(nodes=2, mounts=[{"path": "disk", "command": f"mount --bind {source}"}])
     eventually(lambda: counts() == {"idle": 2}, "nodes with their mount", PATIENCE)
-    place = fleet.mount_root(petctl_home(), "team") / "disk"
+    place = pool.mount_root(petctl_home(), "team") / "disk"
     assert (place / "precious").exists()
-    fleet.delete(petctl_home(), "team")
+    pool.delete(petctl_home(), "team")
     assert (source / "precious").exists()
     assert not place.exists()
 

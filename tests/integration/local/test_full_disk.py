@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local.jobdir import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory, read_json
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, list_jobs
 from tests.integration.local.conftest import (
@@ -108,7 +108,7 @@ def supervisors(handle: JobHandle) -> list[int]:
     found = []
     for pid in processes_of(job_path(handle)):
         try:
-            if b"petctl.clusters.local.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"petctl.clusters.local.controller.supervisor" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
         except OSError:
             continue

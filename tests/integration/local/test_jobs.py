@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 import petctl
-from petctl.agent.alone import alone
-from petctl.clusters.local.jobdir import JobDirectory
+from petctl.agent.node.file_lock import alone
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.jobs import JobHandle, get, list_jobs, render, submit
 from petctl.jobs.secrets import remove_secret, set_secret
-from petctl.rendezvous.client import ControlLink
-from petctl.rendezvous.joinfile import read_join_file
+from petctl.rendezvous.net.client import ControlLink
+from petctl.rendezvous.net.join_file import read_join_file
 from tests.integration.local.conftest import (
     Stage,
     eventually,

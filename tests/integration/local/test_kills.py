@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import petctl
-from petctl.agent import private
+from petctl.agent.node import runtime_dir
 from petctl.jobs import JobHandle, list_jobs
-from petctl.rendezvous.client import AgentLink
-from petctl.rendezvous.joinfile import read_join_file
-from petctl.rendezvous.messages import Header, Report, encode
+from petctl.rendezvous.core.messages import Header, Report, encode
+from petctl.rendezvous.net.client import AgentLink
+from petctl.rendezvous.net.join_file import read_join_file
 from tests.integration.local.conftest import (
     Stage,
     children,
@@ -183,7 +183,7 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monk
     path = job_path(handle)
     # Supervisor, its standby, 2 guardians, 2 agents, 2 workers.
     found = eventually(lambda: len(processes_of(path)) == 8 and processes_of(path), "all processes of the job")
-    private_directories = [Path("/tmp", private.name_of(str(node))) for node in (path / "nodes").iterdir()]
+    private_directories = [Path("/tmp", runtime_dir.name_of(str(node))) for node in (path / "nodes").iterdir()]
     assert all(directory.is_dir() for directory in private_directories)
     # One worker is left for the sweep; all others are stopped first, so that nobody is brought back between two kills.
     spared = stage.marks()[0].pid
@@ -200,8 +200,8 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monk
 
 
 def test_a_job_whose_supervisor_never_begins_is_lost(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.clusters.local.turn.MOST_LIVES", 2)
-    monkeypatch.setattr("petctl.clusters.local.starting.start_detached", lambda argv, directory, lock: None)
+    monkeypatch.setattr("petctl.clusters.local.queue.scheduler.MOST_LIVES", 2)
+    monkeypatch.setattr("petctl.clusters.local.controller.spawn.start_detached", lambda argv, directory, lock: None)
     handle = petctl.submit(petctl.Job(shell="true"))
     assert handle.status().state == "pending"
     status = handle.wait(DEADLINE)

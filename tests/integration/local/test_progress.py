@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import petctl
+from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from petctl.spec import IN_PLACE
 from tests.integration.local.conftest import Stage, eventually, job_path
 from tests.integration.waiting import DEADLINE
 

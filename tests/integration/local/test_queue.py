@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import petctl
-from petctl.clusters.local.jobdir import JobDirectory, write_json
+from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.clusters.local.processes import boot_id
-from petctl.clusters.local.turn import MOST_LIVES
+from petctl.clusters.local.queue.scheduler import MOST_LIVES
 from petctl.jobs import AlreadyExists, JobHandle, get, list_jobs, submit
 from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
 from tests.integration.waiting import DEADLINE
@@ -58,7 +58,7 @@ def supervisors(handles: list[JobHandle]) -> dict[str, list[int]]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"petctl.clusters.local.supervisor" in words:
+        if b"petctl.clusters.local.controller.supervisor" in words:
             for word in words:
                 if word in jobs:
                     found.setdefault(jobs[word], []).append(int(path.parts[2]))
@@ -102,7 +102,8 @@ def test_a_higher_priority_takes_the_head_s_place(stage: Stage, runs: Runs) -> N
 SUBMITTER = """
 import os, signal, sys
 import petctl
-from petctl.clusters.local import line, slots, submitting
+from petctl.clusters.local import submit
+from petctl.clusters.local.queue import queue, slots
 
 def dies(*words, **more):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -111,13 +112,13 @@ point = sys.argv[1]
 if point == "before the claim":
     slots.Slots.enter = dies
 elif point == "before the job":
-    submitting.Path.rename = dies
+    submit.Path.rename = dies
 elif point == "before the look":
-    line.Line.look = dies
+    queue.Line.look = dies
 elif point == "before the start":
-    line.Line.start = dies
+    queue.Line.start = dies
 elif point == "with the lock":
-    line.start_supervisor.__globals__["start_detached"] = dies
+    queue.start_supervisor.__globals__["start_detached"] = dies
 petctl.submit(petctl.Job(shell=sys.argv[2], name="short", code="none"), id="mine")
 """
 

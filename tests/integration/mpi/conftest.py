@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import private
+from petctl.agent.node import runtime_dir
 from tests.integration.local.conftest import Stage, stage
 
 __all__ = ["mpi", "stage"]
@@ -23,7 +23,7 @@ def mpi(stage: Stage) -> Iterator[Stage]:
         pytest.skip("there is no mpirun here; apt install openmpi-bin")
     yield stage
     nodes = [str(path) for path in stage.path.glob("home/jobs/*/nodes/*")]
-    places = [Path(parent, private.name_of(node) + end) for node in nodes for parent, end in _PLACES]
+    places = [Path(parent, runtime_dir.name_of(node) + end) for node in nodes for parent, end in _PLACES]
     assert not [place for place in places if place.exists()]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import petctl
+from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from petctl.spec import IN_PLACE
 from tests.integration.conftest import ROOT
 from tests.integration.local.conftest import Stage, job_path
 from tests.integration.mpi.conftest import PATIENCE

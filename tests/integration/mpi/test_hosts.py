@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from petctl.agent import private, processes
-from petctl.clusters.archive import build_agent
+from petctl.agent.node import runtime_dir
+from petctl.agent.workers import processes
+from petctl.clusters.agent_archive import build_agent
 from petctl.jobs import get
 from tests.integration.elastic.harness import IMPORTS
 from tests.integration.local.conftest import Stage
@@ -186,7 +187,7 @@ def test_three_hosts_train_together_and_one_may_be_lost(hosts: Hosts) -> None:
     until(lambda: not set(ranks) & set(processes.table()), "the end of that round's ranks")
     hosts.marks(4, after=second)
     assert get(hosts.job).status().spent == 0
-    private.remove_of(str(hosts.stage.path / right))
+    runtime_dir.remove_of(str(hosts.stage.path / right))
 
 
 def test_a_failed_rank_on_another_host_is_named(hosts: Hosts) -> None:

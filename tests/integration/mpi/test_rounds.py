@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import petctl
-from petctl.agent import processes
+from petctl.agent.workers import processes
+from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from petctl.spec import IN_PLACE
 from tests.integration.local.conftest import Stage, children, eventually, exists, guardian, job_path, supervisor_pid
 from tests.integration.mpi.conftest import PATIENCE
 

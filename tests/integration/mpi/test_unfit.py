@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import petctl
+from petctl.job import IN_PLACE
 from petctl.jobs import submit
-from petctl.spec import IN_PLACE
 from tests.integration.local.conftest import Stage
 from tests.integration.mpi.conftest import PATIENCE
 

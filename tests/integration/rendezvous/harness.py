@@ -5,10 +5,10 @@ import functools
 import socket
 import threading
 
-from petctl.rendezvous.coordinator import CoordinatorServer
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.messages import Header, Outcome, Report, encode
-from petctl.rendezvous.wire import FrameReader, PeerProof, encode_frame, plain_binding, tokens_of, welcome_of
+from petctl.rendezvous.core.messages import Header, Outcome, Report, encode
+from petctl.rendezvous.net.frames import FrameReader, PeerProof, encode_frame, plain_binding, tokens_of, welcome_of
+from petctl.rendezvous.net.join_file import JoinFile
+from petctl.rendezvous.net.server import CoordinatorServer
 
 TOKEN = "5ec7e7" * 4
 WITHIN = 60.0

@@ -12,13 +12,13 @@ import sys
 
 import pytest
 
-from petctl.agent import connection
+from petctl.agent.node import connection
 from petctl.errors import AuthError, InternalError, Unreachable
-from petctl.rendezvous import client, listener
-from petctl.rendezvous.client import AgentLink, ControlLink
-from petctl.rendezvous.events import Disconnected, Reported
-from petctl.rendezvous.joinfile import JoinFile, write_join_file
-from petctl.rendezvous.wire import CoordinatorProof, encode_frame, tokens_of
+from petctl.rendezvous.core.events import Disconnected, Reported
+from petctl.rendezvous.net import client, listener
+from petctl.rendezvous.net.client import AgentLink, ControlLink
+from petctl.rendezvous.net.frames import CoordinatorProof, encode_frame, tokens_of
+from petctl.rendezvous.net.join_file import JoinFile, write_join_file
 
 from .harness import TOKEN, WITHIN, RawPeer, ScriptedMachine, Served, in_loop, report_of
 
@@ -332,8 +332,8 @@ async def test_off_loopback_only_with_tls():
 def test_the_command_line_does_not_pay_for_asyncio_or_ssl(tmp_path):
     write_join_file(tmp_path / "j", JoinFile("job", TOKEN, "", {"address": "127.0.0.1:1"}))
     program = (
-        "import sys; from petctl.rendezvous.client import ControlLink; "
-        "from petctl.rendezvous.joinfile import read_join_file\n"
+        "import sys; from petctl.rendezvous.net.client import ControlLink; "
+        "from petctl.rendezvous.net.join_file import read_join_file\n"
         "try: ControlLink(read_join_file(sys.argv[1])).call('status')\n"
         "except Exception as error: print(type(error).__name__, 'asyncio' in sys.modules, 'ssl' in sys.modules)"
     )

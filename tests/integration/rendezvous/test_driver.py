@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from petctl.errors import AuthError, PetctlError, Unreachable, UsageError
-from petctl.rendezvous.calls import TEXT, WHOLE, Call
-from petctl.rendezvous.client import AgentLink, ControlLink
-from petctl.rendezvous.events import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
-from petctl.rendezvous.messages import Header, Order, Outcome, Place, decode_order
+from petctl.rendezvous.core.events import Disconnected, Event, Expect, Late, Lost, Record, Recorded, Reported, Tell
+from petctl.rendezvous.core.messages import Header, Order, Outcome, Place, decode_order
+from petctl.rendezvous.net.calls import TEXT, WHOLE, Call
+from petctl.rendezvous.net.client import AgentLink, ControlLink
 
 from .harness import RawPeer, ScriptedMachine, Served, hold_up, in_loop, report_of
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from petctl.agent import connection
+from petctl.agent.node import connection
 from petctl.errors import Unreachable
-from petctl.rendezvous.client import AgentLink, ControlLink
-from petctl.rendezvous.events import Disconnected, Reported
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.wire import encode_frame
+from petctl.rendezvous.core.events import Disconnected, Reported
+from petctl.rendezvous.net.client import AgentLink, ControlLink
+from petctl.rendezvous.net.frames import encode_frame
+from petctl.rendezvous.net.join_file import JoinFile
 
 from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop, report_of
 
@@ -201,8 +201,8 @@ async def test_a_node_refuses_orders_that_its_coordinator_did_not_seal():
 
     with pytest.MonkeyPatch.context() as patch:
         # As if the relay had the addresses of both ends, which no other process can have.
-        patch.setattr("petctl.rendezvous.client.plain_binding", lambda near, far: "plain")
-        patch.setattr("petctl.rendezvous.listener.plain_binding", lambda far, near: "plain")
+        patch.setattr("petctl.rendezvous.net.client.plain_binding", lambda near, far: "plain")
+        patch.setattr("petctl.rendezvous.net.listener.plain_binding", lambda far, near: "plain")
         async with Served(ScriptedMachine()) as served:
             between = await asyncio.start_server(altered, "127.0.0.1", 0)
             port = between.sockets[0].getsockname()[1]

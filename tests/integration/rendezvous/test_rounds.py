@@ -4,12 +4,12 @@ import asyncio
 
 from pretend_node import PretendNode
 
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.client import ControlLink
-from petctl.rendezvous.events import Config, End, Expect, Lost
-from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.member import WorkerEnded
-from petctl.rendezvous.messages import Outcome
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.events import Config, End, Expect, Lost
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.core.member import WorkerEnded
+from petctl.rendezvous.core.messages import Outcome
+from petctl.rendezvous.net.client import ControlLink
 
 from .harness import Served, in_loop
 

@@ -8,10 +8,10 @@ import pytest
 
 from petctl.clusters.certificate import make_certificate
 from petctl.errors import AuthError, UsageError
-from petctl.rendezvous import listener
-from petctl.rendezvous.client import AgentLink, ControlLink
-from petctl.rendezvous.joinfile import JoinFile
-from petctl.rendezvous.tls import certificate_pin, server_context
+from petctl.rendezvous.net import listener
+from petctl.rendezvous.net.client import AgentLink, ControlLink
+from petctl.rendezvous.net.join_file import JoinFile
+from petctl.rendezvous.net.tls import certificate_pin, server_context
 
 from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop
 
@@ -109,7 +109,7 @@ async def test_strangers_in_the_middle_of_a_handshake_have_bounded_places_too(fi
 
 @in_loop
 async def test_without_a_pin_nothing_leaves_this_machine(monkeypatch):
-    monkeypatch.setattr("petctl.rendezvous.client.is_loopback", lambda host: False)
+    monkeypatch.setattr("petctl.rendezvous.net.client.is_loopback", lambda host: False)
     async with Served(ScriptedMachine()) as served:
         with pytest.raises(AuthError, match="pins no certificate"):
             await AgentLink(served.join).connect()

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from petctl.act import accounts
-from petctl.act.accounts import Account, Hidden, opened, read_account
 from petctl.clusters.local.secrets import list_secrets, secret_value, set_secret
-from petctl.clusters.stores import surroundings
+from petctl.compat.act.config import accounts
+from petctl.compat.act.config.accounts import Account, Hidden, opened, read_account
 from petctl.errors import UsageError
-from petctl.store.credentials import find_access
-from petctl.store.location import parse_location
+from petctl.storage.stores.credentials import find_access
+from petctl.storage.stores.location import parse_location
+from petctl.submission.stores import surroundings
 
 
 @pytest.fixture(autouse=True)

@@ -7,10 +7,10 @@ from typing import NoReturn
 
 import pytest
 
-from petctl.act import building
-from petctl.act.building import build
-from petctl.act.config import Config
-from petctl.act.pins import last_pin
+from petctl.compat.act import build as building
+from petctl.compat.act.build import build
+from petctl.compat.act.config.config import Config
+from petctl.compat.act.pins import last_pin
 from petctl.errors import UsageError
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from petctl.act.accounts import Account, Hidden
-from petctl.act.compiling import Wish, command_of, held_of, job_of, keep_password, layout_of, password_name
-from petctl.act.config import Config, Place
 from petctl.clusters.local.secrets import list_secrets, secret_value
+from petctl.compat.act.compile import Wish, command_of, held_of, job_of, keep_password, layout_of, password_name
+from petctl.compat.act.config.accounts import Account, Hidden
+from petctl.compat.act.config.config import Config, Place
 from petctl.errors import UsageError
-from petctl.spec import Job, job_from_dict, job_to_dict
-from petctl.spec.folders import Folder
+from petctl.job import Job, job_from_dict, job_to_dict
+from petctl.job.folders import Folder
 
 PYTHON = ["python", "train.py", "--data", "voc20"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from petctl.act.accounts import KEYS as ACCOUNT_KEYS
-from petctl.act.config import Config, find_config
-from petctl.act.keys import DOCKER, ENTRY, KEYS
 from petctl.clusters.base import find_cluster
+from petctl.compat.act.config.accounts import KEYS as ACCOUNT_KEYS
+from petctl.compat.act.config.config import Config, find_config
+from petctl.compat.act.config.keys import DOCKER, ENTRY, KEYS
 from petctl.errors import UsageError
 
 ACCOUNT = "account_name: vig\naccount_key: a2V5\nsas_token: ?sv=1&sig=x\ncontainer_name: box\n"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.act import data, spots
-from petctl.act.config import Config, find_config
+from petctl.compat.act import data, paths
+from petctl.compat.act.config.config import Config, find_config
 from petctl.errors import NoSuchPlace, UsageError
 
 KEY = "c2VjcmV0LWtleS1vZi10ZXN0cw=="
@@ -58,32 +58,32 @@ def config(project: Path) -> Config:
 )
 def test_a_path_has_a_place(config: Config, project: Path, path: str, inside: str, there: str) -> None:
     for word in (path, f"{project}/{path}"):
-        spot = spots.find_spot(config, word)
+        spot = paths.find_spot(config, word)
         assert (spot.path, str(spot.there)) == (inside, there)
         assert str(spot.here) == f"{project}/{inside}" + ("/" if path.endswith("/") else "")
 
 
 def test_a_project_may_be_reached_by_a_link(config: Config, project: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project)
-    assert spots.find_spot(config, str(tmp_path / "link" / "data" / "x")).path == "data/x"
+    assert paths.find_spot(config, str(tmp_path / "link" / "data" / "x")).path == "data/x"
 
 
 def test_a_mapped_folder_that_is_a_link_is_still_that_folder(config: Config, project: Path, tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (project / "data").symlink_to(tmp_path / "disk")
-    assert spots.find_spot(config, "data/x").path == "data/x"
+    assert paths.find_spot(config, "data/x").path == "data/x"
 
 
 @pytest.mark.parametrize("path", ["../data/x", "data/../../x", "/etc/passwd", "", "..", "../project2/data"])
 def test_no_path_leads_out_of_the_project(config: Config, path: str) -> None:
     with pytest.raises(UsageError, match="not in the project"):
-        spots.find_spot(config, path)
+        paths.find_spot(config, path)
 
 
 @pytest.mark.parametrize("path", ["models/x", "data2/x", ".", "datax", "Data/x"])
 def test_a_folder_that_is_not_mapped_is_told_with_those_that_are(config: Config, path: str) -> None:
     with pytest.raises(UsageError) as caught:
-        spots.find_spot(config, path)
+        paths.find_spot(config, path)
     told = str(caught.value)
     assert "data (az://vig/box/path/to/data), output (az://vig/box/path/to/output)" in told
     assert f"{path.partition('/')[0] if path != '.' else 'NAME'}_folder:" in told
@@ -114,14 +114,14 @@ def test_no_link_is_made_of_a_sas(project: Path) -> None:
 def test_the_accounts_own_key_counts_and_no_other(
     config: Config, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from petctl.store.credentials import find_access
+    from petctl.storage.stores.credentials import find_access
 
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "b3RoZXI=")
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:1/vig")
 
     def access(config: Config) -> tuple[str, str, str]:
-        spot = spots.find_spot(config, "data/x")
-        found = find_access(spot.there, spots.opens(spot.place))
+        spot = paths.find_spot(config, "data/x")
+        found = find_access(spot.there, paths.opens(spot.place))
         return found.key, found.sas, found.endpoint
 
     assert access(config) == (KEY, "", "https://vig.blob.core.windows.net")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.act.accounts import Hidden
-from petctl.act.config import Config
-from petctl.act.engines import without_missing_engine
+from petctl.compat.act.config.accounts import Hidden
+from petctl.compat.act.config.config import Config
+from petctl.compat.act.engines import without_missing_engine
 
 IMAGE = "amsword/setup:py36pt16"
 BARE = Config(root=Path("/project"))

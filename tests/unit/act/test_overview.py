@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from petctl.act import overview
-from petctl.act.overview import LONGEST, lines_of
+from petctl.compat.act import overview
+from petctl.compat.act.overview import LONGEST, lines_of
 from tests.unit.clusters.kubernetes.servers import Handler, serving, url_of
 
 

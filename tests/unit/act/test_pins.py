@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from petctl.act import pins, published
-from petctl.act.accounts import Account, Hidden
-from petctl.act.config import Config, Place
-from petctl.act.pins import changed, last_pin, pin, withheld
-from petctl.act.published import write_zip
-from petctl.agent.code import unpack
+from petctl.agent.data.code import unpack
 from petctl.bundle import take
-from petctl.bundle.cabinet import Cabinet
+from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.sources import tree_of
+from petctl.compat.act import pins, published
+from petctl.compat.act.config.accounts import Account, Hidden
+from petctl.compat.act.config.config import Config, Place
+from petctl.compat.act.pins import changed, last_pin, pin, withheld
+from petctl.compat.act.published import write_zip
 from petctl.errors import NoRoom, UsageError
 
 

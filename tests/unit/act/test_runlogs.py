@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from petctl.act.runlogs import END, fetch, last_lines
 from petctl.clusters.base import LogLine
+from petctl.compat.act.run_logs import END, fetch, last_lines
 from petctl.errors import UsageError
 from petctl.jobs.status import SizeStatus, Status
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from petctl.act import runs
-from petctl.act.accounts import Account
-from petctl.act.compiling import Wish, job_of
-from petctl.act.config import Config, Place, find_config
-from petctl.act.pins import Pin, last_pin, pin
-from petctl.act.runs import code_for, find_run, new_run_id, own_config, wish_of
+from petctl.compat.act import runs
+from petctl.compat.act.compile import Wish, job_of
+from petctl.compat.act.config.accounts import Account
+from petctl.compat.act.config.config import Config, Place, find_config
+from petctl.compat.act.pins import Pin, last_pin, pin
+from petctl.compat.act.runs import code_for, find_run, new_run_id, own_config, wish_of
 from petctl.errors import NotFound, UsageError
+from petctl.job import Job, job_to_dict
 from petctl.jobs.names import checked_id
-from petctl.spec import Job, job_to_dict
 
 
 class Before:

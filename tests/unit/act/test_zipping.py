@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.act.zipping import read_zip_options
+from petctl.compat.act.config.zip_rules import read_zip_options
 
 PATHS = (
     "a.pyc",

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.batchai import Site, directories, expand, variables
-from petctl.agent.starting import Launch
+from petctl.agent.launchers.batchai import Site, directories, expand, variables
 from petctl.agent.task import Task
+from petctl.agent.workers.spawn import Launch
 from petctl.errors import PetctlError
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"

@@ -10,9 +10,9 @@ from typing import Any, Awaitable, Callable
 
 import pytest
 
-from petctl.agent import channel as module
-from petctl.agent.channel import Channel
-from petctl.agent.workers import Launch, Worker
+from petctl.agent.workers import channel as module
+from petctl.agent.workers.channel import Channel
+from petctl.agent.workers.workers import Launch, Worker
 
 KEY = "job/n0/i1/3/0"
 

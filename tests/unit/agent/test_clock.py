@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 
-from petctl.agent import clock
-from petctl.agent.clock import Alarm
-from petctl.rendezvous import member as mb
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.messages import Header, Order, Place
+from petctl.agent.node import clock
+from petctl.agent.node.clock import Alarm
+from petctl.rendezvous.core import member as mb
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.messages import Header, Order, Place
 
 
 def test_it_counts_suspend() -> None:

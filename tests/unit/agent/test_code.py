@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from petctl.agent.code import BadCode, Bounds, provide, unpack
+from petctl.agent.data.code import BadCode, Bounds, provide, unpack
 from petctl.errors import GivenUp, PetctlError
 
 FILES: dict[str, Any] = {
@@ -243,9 +243,9 @@ def test_folders_count(tmp_path: Path) -> None:
 def test_the_id_of_a_snapshot_is_checked_before_it_becomes_a_path(tmp_path: Path) -> None:
     import asyncio
 
-    from petctl.agent.codesource import CodeSource
+    from petctl.agent.data.code_source import CodeSource
     from petctl.agent.task import Code
-    from petctl.rendezvous.joinfile import JoinFile
+    from petctl.rendezvous.net.join_file import JoinFile
 
     async def outcome() -> tuple[str, str]:
         told: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
@@ -261,11 +261,11 @@ def test_an_archive_that_is_larger_than_its_snapshot_can_be_is_not_fetched(tmp_p
     """Neither from the coordinator nor from the store: a full disk would stop the node."""
     import asyncio
 
-    from petctl.agent.codesource import STORED, CodeSource, serve
+    from petctl.agent.data.code_source import STORED, CodeSource, serve
     from petctl.agent.task import Code
-    from petctl.depot.files import Depot
-    from petctl.depot.grants import Grant, Grants
-    from petctl.rendezvous.joinfile import JoinFile
+    from petctl.rendezvous.net.join_file import JoinFile
+    from petctl.storage.core.files import Depot
+    from petctl.storage.core.grants import Grant, Grants
 
     bounds, stored = Bounds(1, 1000), tmp_path / "store" / STORED
     stored.parent.mkdir()

@@ -12,12 +12,15 @@ from typing import List
 
 import pytest
 
-from petctl.agent import filling
-from petctl.agent.filling import fill
+from petctl.agent.data import volume_prefetch
+from petctl.agent.data.volume_prefetch import fill
 from tests.integration.waiting import until
 
 FAST = {"beat": 0.02, "patience": 0.3}
-FILL = "import sys; from petctl.agent.filling import fill; sys.exit(fill(*sys.argv[2:], 0.02, float(sys.argv[1])))"
+FILL = (
+    "import sys; from petctl.agent.data.volume_prefetch import fill; "
+    "sys.exit(fill(*sys.argv[2:], 0.02, float(sys.argv[1])))"
+)
 
 
 def started(directory: Path, line: str, patience: float = FAST["patience"]) -> subprocess.Popen[str]:
@@ -138,10 +141,10 @@ def test_one_that_was_too_slow_gives_way(tmp_path: Path) -> None:
 
 def test_a_volume_that_nobody_may_write_to_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / ".petctl").write_text("a file where a directory should be")
-    assert filling.main([str(tmp_path), "true"]) == 1
+    assert volume_prefetch.main([str(tmp_path), "true"]) == 1
     assert f"cannot fill {tmp_path}: " in capfd.readouterr().err
 
 
 def test_words(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert filling.main(["--help"]) == 0 and filling.main(["x"]) == 2
-    assert filling.main([str(tmp_path), "true"]) == 0
+    assert volume_prefetch.main(["--help"]) == 0 and volume_prefetch.main(["x"]) == 2
+    assert volume_prefetch.main([str(tmp_path), "true"]) == 0

@@ -13,16 +13,16 @@ from typing import Any, Callable
 
 import pytest
 
-from petctl.agent.foldercache import Cache
-from petctl.agent.foldercopy import Copy, Index, Known
-from petctl.agent.folderfetch import Fetch
-from petctl.agent.folders import arrange, bring, complaint, links, senders_of
-from petctl.agent.foldersend import Sender
+from petctl.agent.data.folder_cache import Cache
+from petctl.agent.data.folder_copy import Copy, Index, Known
+from petctl.agent.data.folder_fetch import Fetch
+from petctl.agent.data.folder_send import Sender
+from petctl.agent.data.folders import arrange, bring, complaint, links, senders_of
 from petctl.agent.task import Folder
-from petctl.depot.files import PART_SUFFIX, Depot, Entry, direct
-from petctl.depot.grants import Grant, Grants
-from petctl.depot.together import together
 from petctl.errors import NoRoom, NoSuchPlace, PetctlError, StoreUnreachable
+from petctl.storage.core.files import PART_SUFFIX, Depot, Entry, direct
+from petctl.storage.core.grants import Grant, Grants
+from petctl.storage.core.parallel import together
 
 
 class Watched(Depot):
@@ -199,10 +199,10 @@ def test_a_full_disk_leaves_no_partial_file(scene: Scene) -> None:
 
 FULL = """
 import sys
-from petctl.depot.files import Depot, direct
-from petctl.agent.foldercache import Cache
-from petctl.agent.folderfetch import Fetch
-from petctl.depot.grants import Grant, Grants
+from petctl.storage.core.files import Depot, direct
+from petctl.agent.data.folder_cache import Cache
+from petctl.agent.data.folder_fetch import Fetch
+from petctl.storage.core.grants import Grant, Grants
 from petctl.errors import NoRoom
 
 store, root = sys.argv[1:]
@@ -348,7 +348,7 @@ def test_files_go_up_when_they_rest(scene: Scene, monkeypatch: pytest.MonkeyPatc
     assert sender.look() == 0
     growing.write_text("12")
     assert (sender.look(), scene.depot.sent) == (1, ["run/result"])
-    monkeypatch.setattr("petctl.agent.foldersend.CHANGING", 0.0)  # it has changed for long enough
+    monkeypatch.setattr("petctl.agent.data.folder_send.CHANGING", 0.0)  # it has changed for long enough
     growing.write_text("123")
     assert (sender.look(), scene.depot.sent) == (1, ["run/result", "log"])
     growing.write_text("1234")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 
-from petctl.agent.workers import Launch, Worker, Workers
+from petctl.agent.workers.workers import Launch, Worker, Workers
 
 
 def launch(rank: int) -> Launch:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.belongings import Belongings
-from petctl.agent.host import Devices, choose_log_dir, own_address
-from petctl.agent.options import Options
+from petctl.agent.node.host import Devices, choose_log_dir, own_address
+from petctl.agent.node.node_assets import Belongings
+from petctl.agent.node.options import Options
 from petctl.agent.task import Task
 from petctl.errors import PetctlError
-from petctl.rendezvous.joinfile import JoinFile
+from petctl.rendezvous.net.join_file import JoinFile
 
 
 def join(address: str) -> JoinFile:

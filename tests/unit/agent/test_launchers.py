@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.environment import ROUND_NAMES, RoundContext
-from petctl.agent.host import Devices, count_processes
-from petctl.agent.launchers import (
+from petctl.agent.launchers.launchers import (
     Launcher,
     comes_again,
     command,
@@ -21,10 +19,12 @@ from petctl.agent.launchers import (
     look_for,
     torchrun_command,
 )
-from petctl.agent.snapshot_command import interpreter_words
+from petctl.agent.node.host import Devices, count_processes
 from petctl.agent.task import Task
+from petctl.agent.workers.environment import ROUND_NAMES, RoundContext
+from petctl.agent.workers.snapshot_command import interpreter_words
 from petctl.errors import UsageError
-from petctl.rendezvous.messages import Place
+from petctl.rendezvous.core.messages import Place
 
 launches = Launcher().plan
 PLACE = Place(rank=1, nodes=2, first_rank=2, world_size=4, master_addr="10.0.0.1", master_port=4711)

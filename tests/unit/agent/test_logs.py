@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.agent import inotify, logcap, logs, native
-from petctl.agent.logfiles import LogName, list_logs, log_file, parse_file, parse_round, read_end
-from petctl.agent.logs import Chunk, LogFollower, tail_offset
-from petctl.agent.stream import LinePrefixer
+from petctl.agent.logs import inotify, log_cap, log_follow
+from petctl.agent.logs.log_files import LogName, list_logs, log_file, parse_file, parse_round, read_end
+from petctl.agent.logs.log_follow import Chunk, LogFollower, tail_offset
+from petctl.agent.logs.stream import LinePrefixer
+from petctl.agent.node import native
 
 
 def write(directory: Path, round_number: int, rank: int, data: bytes, stream: str = "out") -> Path:
@@ -85,13 +86,13 @@ def test_a_directory_a_round_and_lines_that_appear_later_are_seen(tmp_path: Path
 
 def test_a_line_is_not_torn_before_its_newline_or_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("petctl.agent.logs.time.monotonic", lambda: now)
+    monkeypatch.setattr("petctl.agent.logs.log_follow.time.monotonic", lambda: now)
     write(tmp_path, 1, 0, b"one\ntw")
     with LogFollower(str(tmp_path)) as follower:
         assert [c.data for c in follower.read()] == [b"one\n"]
-        now += logs.PARTIAL_AFTER / 2
+        now += log_follow.PARTIAL_AFTER / 2
         assert list(follower.read()) == []
-        now += logs.PARTIAL_AFTER
+        now += log_follow.PARTIAL_AFTER
         assert [c.data for c in follower.read()] == [b"tw"]
 
 
@@ -125,7 +126,7 @@ def test_a_burst_of_changes_is_not_lost(tmp_path: Path) -> None:
 def test_any_bytes_come_through_whole_and_cut_only_at_newlines(parts: list[bytes], block: int) -> None:
     import tempfile
 
-    before, logs.BLOCK = logs.BLOCK, block
+    before, log_follow.BLOCK = log_follow.BLOCK, block
     try:
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
@@ -141,7 +142,7 @@ def test_any_bytes_come_through_whole_and_cut_only_at_newlines(parts: list[bytes
                 seen += [c.data for c in follower.read(final=True)]
             assert b"".join(seen) == b"".join(parts)
     finally:
-        logs.BLOCK = before
+        log_follow.BLOCK = before
 
 
 def test_more_files_than_may_be_open(tmp_path: Path) -> None:
@@ -158,10 +159,10 @@ def test_more_files_than_may_be_open(tmp_path: Path) -> None:
 def test_a_cut_file_keeps_its_beginning_and_its_newest_part(tmp_path: Path) -> None:
     lines = b"".join(b"%07d\n" % n for n in range(1 << 20))  # 8 MiB
     path = write(tmp_path, 1, 0, lines)
-    dropped = logcap.punch(str(path), 4 << 20)
+    dropped = log_cap.punch(str(path), 4 << 20)
     assert dropped == 5 << 20
     assert path.stat().st_size == len(lines) and path.stat().st_blocks * 512 < 4 << 20
-    assert logcap.punch(str(path), 4 << 20) == 0
+    assert log_cap.punch(str(path), 4 << 20) == 0
     (data,) = everything(tmp_path).values()
     marker = b"\n[petctl: %d bytes were dropped here to stay within log_cap]\n" % dropped
     assert data == lines[: 1 << 20] + marker + lines[(1 << 20) + dropped :]
@@ -174,7 +175,7 @@ def test_where_no_holes_can_be_made_the_limit_holds_all_the_same(
     path = write(tmp_path, 1, 0, b"x" * (8 << 20))
     writer = os.open(path, os.O_WRONLY | os.O_APPEND)
     try:
-        assert logcap.punch(str(path), 4 << 20) == 7 << 20
+        assert log_cap.punch(str(path), 4 << 20) == 7 << 20
         os.write(writer, b"goes on\n")
     finally:
         os.close(writer)
@@ -184,8 +185,8 @@ def test_where_no_holes_can_be_made_the_limit_holds_all_the_same(
 
 def test_a_file_within_its_limit_or_gone_is_left_alone(tmp_path: Path) -> None:
     path = write(tmp_path, 1, 0, b"x" * 1000)
-    assert logcap.punch(str(path), 1 << 20) == 0 and path.read_bytes() == b"x" * 1000
-    assert logcap.punch(str(tmp_path / "nothing"), 1) == 0
+    assert log_cap.punch(str(path), 1 << 20) == 0 and path.read_bytes() == b"x" * 1000
+    assert log_cap.punch(str(tmp_path / "nothing"), 1) == 0
 
 
 # -- ends and prefixes ------------------------------------------------------------------------------------------------
@@ -196,14 +197,14 @@ def test_the_offset_of_the_last_lines(lines: list[bytes], newline: bool, count: 
     import tempfile
 
     data = b"\n".join(lines) + (b"\n" if newline and lines else b"")
-    before, logs.BLOCK = logs.BLOCK, 3
+    before, log_follow.BLOCK = log_follow.BLOCK, 3
     try:
         with tempfile.NamedTemporaryFile() as file:
             file.write(data)
             file.flush()
             kept = data[tail_offset(file.name, count) :]
     finally:
-        logs.BLOCK = before
+        log_follow.BLOCK = before
     assert kept == b"".join(data.splitlines(keepends=True)[-count:] if count else [])
 
 
@@ -231,11 +232,11 @@ def test_logs_of_rounds_long_ago_are_removed(tmp_path: Path) -> None:
         (tmp_path / f"round-{number:04d}").mkdir()
         (tmp_path / f"round-{number:04d}" / "rank-0.out").write_text("x")
     (tmp_path / "prepare-0.out").write_text("x")
-    logcap.prune(str(tmp_path), 103)
+    log_cap.prune(str(tmp_path), 103)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "prepare-0.out",
         "round-0001",
         "round-0040",
         "round-0103",
     ]
-    logcap.prune(str(tmp_path / "missing"), 103)
+    log_cap.prune(str(tmp_path / "missing"), 103)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from petctl.agent import masterport
-from petctl.agent.masterport import TaskPorts, first_handed_out
+from petctl.agent.launchers import port_reservation
+from petctl.agent.launchers.port_reservation import TaskPorts, first_handed_out
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_they_are_none_of_those_that_the_system_hands_out(ports: TaskPorts) -> N
 
 
 def test_where_there_are_no_others_any_will_do(ports: TaskPorts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masterport, "first_handed_out", lambda: 1024)
+    monkeypatch.setattr(port_reservation, "first_handed_out", lambda: 1024)
     assert len(set(ports.hold(3))) == 3
 
 

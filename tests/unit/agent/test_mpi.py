@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from petctl.agent import mpi, private
-from petctl.agent.environment import RoundContext
-from petctl.agent.mpiround import MpiRound
-from petctl.agent.mpiwords import read_words
+from petctl.agent.launchers import mpi
+from petctl.agent.launchers.mpi_round import MpiRound
+from petctl.agent.launchers.mpirun_errors import read_words
+from petctl.agent.node import runtime_dir
 from petctl.agent.task import Task
+from petctl.agent.workers.environment import RoundContext
 from petctl.errors import UsageError
-from petctl.rendezvous.messages import Place
+from petctl.rendezvous.core.messages import Place
 
 OFFERS = (mpi.offer("10.0.0.1", 2, "a"), mpi.offer("10.0.0.2", 4, "b"), mpi.offer("10.0.0.2", 1, "c"))
 RULE = "-" * 74 + "\n"
@@ -114,7 +115,7 @@ def made(tmp_path: Path) -> Iterator[MpiRound]:
     )
     found.make_files()
     yield found
-    private.clear_mpi(str(tmp_path))
+    runtime_dir.clear_mpi(str(tmp_path))
 
 
 def test_a_round_has_its_files_its_ranks_and_mpirun(made: MpiRound, tmp_path: Path) -> None:

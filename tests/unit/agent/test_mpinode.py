@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from petctl.agent import mpi, mpinode, private
-from petctl.agent.environment import RoundContext
-from petctl.agent.mpinode import MpiNode
+from petctl.agent.launchers import mpi, mpi_node
+from petctl.agent.launchers.mpi_node import MpiNode
+from petctl.agent.node import runtime_dir
 from petctl.agent.task import Task
-from petctl.agent.workers import Launch, Worker
+from petctl.agent.workers.environment import RoundContext
+from petctl.agent.workers.workers import Launch, Worker
 from petctl.errors import UsageError
-from petctl.rendezvous.messages import Failure, Place
+from petctl.rendezvous.core.messages import Failure, Place
 
 OFFERS = (mpi.offer("127.0.0.1", 1, "a"), mpi.offer("127.0.0.1", 2, "b"))
 TASK = Task(job="j", kind="shell", words=["true"], launcher="mpi")
@@ -71,7 +72,7 @@ def with_node(rank: int, test: Callable[[MpiNode, Seen, Path], Any], directory: 
                 await result
         finally:
             node.end()
-            private.clear_mpi(str(directory))
+            runtime_dir.clear_mpi(str(directory))
 
     (directory / "mpirun").touch(0o755)
     asyncio.run(run())
@@ -110,7 +111,7 @@ def test_begins_and_ends_of_this_round_are_heard(tmp_path: Path) -> None:
 def test_a_line_for_another_node_is_repeated_until_it_is_answered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpinode, "_REPEAT", 0.01)
+    monkeypatch.setattr(mpi_node, "_REPEAT", 0.01)
 
     async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
         os.spawnv(os.P_WAIT, str(directory / "launch"), ["launch", "petctl-1", "orted", "-mca", '"x y"'])
@@ -200,7 +201,7 @@ def test_hydras_way_to_a_node_ends_with_the_daemon_there(tmp_path: Path) -> None
 
 
 def test_mpiruns_own_failure_is_told_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpinode, "_OTHERS_FIRST", 0.01)
+    monkeypatch.setattr(mpi_node, "_OTHERS_FIRST", 0.01)
 
     async def failure_of(node: MpiNode, seen: Seen, words: str) -> Failure:
         (tmp_path / "err").write_text(words)
@@ -226,7 +227,7 @@ def test_mpiruns_own_failure_is_told_in_its_words(tmp_path: Path, monkeypatch: p
 def test_a_node_is_done_when_its_ranks_and_its_launcher_have_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpinode, "_MPIRUN_FIRST", 0.01)
+    monkeypatch.setattr(mpi_node, "_MPIRUN_FIRST", 0.01)
 
     async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
         node.launcher_ended(ended(0))
@@ -244,7 +245,7 @@ def test_a_node_is_done_when_its_ranks_and_its_launcher_have_ended(
 def test_ranks_that_end_well_soon_after_their_daemon_are_no_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mpinode, "_MPIRUN_FIRST", 0.0)
+    monkeypatch.setattr(mpi_node, "_MPIRUN_FIRST", 0.0)
 
     async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
         seen.running.append(ended(0))
@@ -257,7 +258,7 @@ def test_ranks_that_end_well_soon_after_their_daemon_are_no_failure(
 
 
 def test_an_end_of_mpirun_means_nothing_once_its_round_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mpinode, "_OTHERS_FIRST", 0.0)
+    monkeypatch.setattr(mpi_node, "_OTHERS_FIRST", 0.0)
 
     async def test(node: MpiNode, seen: Seen, directory: Path) -> None:
         node.launcher_ended(ended(1))

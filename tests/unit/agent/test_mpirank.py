@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from petctl.agent import mpirank
-from petctl.agent.mpirank import RankScript
+from petctl.agent.launchers import mpi_rank
+from petctl.agent.launchers.mpi_rank import RankScript
 
 
 class Rank:
@@ -110,4 +110,4 @@ def test_a_command_that_is_not_there_is_told_as_a_shell_tells_it(directory: Path
 
 def test_without_setsid_this_python_gives_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert mpirank.session_words()[0] == sys.executable
+    assert mpi_rank.session_words()[0] == sys.executable

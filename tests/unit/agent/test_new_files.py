@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from petctl.agent.new_files import keep_new_files, new_files, note_built, note_files, unsaved_files
+from petctl.agent.data.new_files import keep_new_files, new_files, note_built, note_files, unsaved_files
 
 
 def make(root: Path, *names: str) -> None:

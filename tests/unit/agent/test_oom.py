@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.oom import MemoryWatch
-from petctl.agent.rootcause import cause_of
+from petctl.agent.health.oom import MemoryWatch
+from petctl.agent.health.root_cause import cause_of
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.agent.cli import main
-from petctl.agent.options import parse_join
+from petctl.agent.node.cli import main
+from petctl.agent.node.options import parse_join
 from petctl.errors import UsageError
 
 

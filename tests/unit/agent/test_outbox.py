@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from petctl.agent import native
-from petctl.agent.logcap import punch
-from petctl.agent.logfiles import SEGMENT, LogName, parse_segment, segment_name
-from petctl.agent.outbox import CHANGING, Outbox, walk
-from petctl.depot.files import Depot, direct
-from petctl.depot.grants import Grant, Grants
+from petctl.agent.data.uploader import CHANGING, Outbox, walk
+from petctl.agent.logs.log_cap import punch
+from petctl.agent.logs.log_files import SEGMENT, LogName, parse_segment, segment_name
+from petctl.agent.node import native
 from petctl.errors import Damaged
+from petctl.storage.core.files import Depot, direct
+from petctl.storage.core.grants import Grant, Grants
 
 MIB = 1 << 20
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.preloads import Preloads, digest_of, path_of
+from petctl.agent.warm.preloads import Preloads, digest_of, path_of
 
 OWN = frozenset({"RANK"})
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import petctl
-from petctl.agent import private
+from petctl.agent.node import runtime_dir
 
-parents = private._parents  # the real one
+parents = runtime_dir._parents  # the real one
 
 
 @pytest.mark.parametrize(
@@ -29,53 +29,53 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where it is made; short, as the name of a socket has to be."""
     parent = tmp_path / "t"
     parent.mkdir()
-    monkeypatch.setattr(private, "_parents", lambda: [str(parent)])
-    monkeypatch.setattr(private, "_LONGEST", len(os.fsencode(parent)) + 30)
+    monkeypatch.setattr(runtime_dir, "_parents", lambda: [str(parent)])
+    monkeypatch.setattr(runtime_dir, "_LONGEST", len(os.fsencode(parent)) + 30)
     return parent
 
 
 def test_it_is_closed_to_others_and_removed_with_all_that_is_in_it(parent: Path) -> None:
-    path = private.make("")
+    path = runtime_dir.make("")
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o700
-    Path(path, private.SOCKET).touch()
-    assert private.library(path, "")
-    private.remove(path)
+    Path(path, runtime_dir.SOCKET).touch()
+    assert runtime_dir.library(path, "")
+    runtime_dir.remove(path)
     assert not list(parent.iterdir())
 
 
 def test_a_node_finds_what_its_last_life_left(parent: Path) -> None:
-    path = private.make("/nodes/0")
-    Path(path, private.SOCKET).touch()
-    assert private.make("/nodes/0") == path and not list(Path(path).iterdir())
-    assert private.make("/nodes/1") != path
-    private.remove_of("/nodes/0")
-    private.remove_of("/nodes/1")
-    private.remove_of("/nodes/2")
+    path = runtime_dir.make("/nodes/0")
+    Path(path, runtime_dir.SOCKET).touch()
+    assert runtime_dir.make("/nodes/0") == path and not list(Path(path).iterdir())
+    assert runtime_dir.make("/nodes/1") != path
+    runtime_dir.remove_of("/nodes/0")
+    runtime_dir.remove_of("/nodes/1")
+    runtime_dir.remove_of("/nodes/2")
     assert not list(parent.iterdir())
 
 
 def test_a_directory_that_others_can_enter_is_not_taken(parent: Path) -> None:
-    (parent / private.name_of("/nodes/0")).mkdir()
-    (parent / private.name_of("/nodes/0")).chmod(0o755)
-    (parent / private.name_of("/nodes/1")).symlink_to("/etc")
-    assert private.make("/nodes/0") == "" == private.make("/nodes/1")
-    private.remove_of("/nodes/0")
-    private.remove_of("/nodes/1")
+    (parent / runtime_dir.name_of("/nodes/0")).mkdir()
+    (parent / runtime_dir.name_of("/nodes/0")).chmod(0o755)
+    (parent / runtime_dir.name_of("/nodes/1")).symlink_to("/etc")
+    assert runtime_dir.make("/nodes/0") == "" == runtime_dir.make("/nodes/1")
+    runtime_dir.remove_of("/nodes/0")
+    runtime_dir.remove_of("/nodes/1")
     assert len(list(parent.iterdir())) == 2
 
 
 def test_where_the_path_would_be_too_long_another_place_is_taken(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     long = parent / ("long" * 20)
     long.mkdir()
-    monkeypatch.setattr(private, "_parents", lambda: ["/no/such", str(long), str(parent)])
-    assert Path(private.make("")).parent == parent
-    monkeypatch.setattr(private, "_parents", lambda: [str(long)])
-    assert private.make("") == ""
-    private.remove("")
+    monkeypatch.setattr(runtime_dir, "_parents", lambda: ["/no/such", str(long), str(parent)])
+    assert Path(runtime_dir.make("")).parent == parent
+    monkeypatch.setattr(runtime_dir, "_parents", lambda: [str(long)])
+    assert runtime_dir.make("") == ""
+    runtime_dir.remove("")
 
 
 def test_workers_find_this_petctl_and_nothing_that_is_installed_beside_it(parent: Path) -> None:
-    path = private.library(private.make(""), "/no/such/python")
+    path = runtime_dir.library(runtime_dir.make(""), "/no/such/python")
     program = "import petctl, importlib.util as u; print(petctl.__version__, u.find_spec('click'))"
     environment = {"PYTHONPATH": path, "PATH": os.environ["PATH"]}
     bare = [sys.executable, "-S", "-c", program]
@@ -90,6 +90,6 @@ def test_an_environment_that_has_this_petctl_is_left_alone(tmp_path: Path) -> No
     python.symlink_to(sys.executable)
     other = packages / "petctl-0.0.1.dist-info"
     other.mkdir(parents=True)
-    assert private.library(private.make(""), str(python))
+    assert runtime_dir.library(runtime_dir.make(""), str(python))
     other.rename(packages / f"petctl-{petctl.__version__}.dist-info")
-    assert private.library(private.make(""), str(python)) == ""
+    assert runtime_dir.library(runtime_dir.make(""), str(python)) == ""

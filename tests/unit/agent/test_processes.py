@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from petctl.agent.processes import Process, carrying, descendants, extinguish, table
+from petctl.agent.workers.processes import Process, carrying, descendants, extinguish, table
 
 
 def test_descendants_are_all_below_and_nobody_else() -> None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.agent.progress import ProgressBook, parse_end
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.wire import FrameReader, encode_frame
+from petctl.agent.health.progress import ProgressBook, parse_end
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.net.frames import FrameReader, encode_frame
 
 DEADLINE = 10.0
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import python_copy
-from petctl.agent.native import own_words, words_of
-from petctl.clusters.archive import build_agent
-from petctl.clusters.local.images import bring_python
+from petctl.agent.node.native import own_words, words_of
+from petctl.agent.workers import python_copy
+from petctl.clusters.agent_archive import build_agent
+from petctl.clusters.local.containers.images import bring_python
 
 USED = (
     "asyncio, ctypes, fcntl, hashlib, hmac, http.client, json, select, socket, ssl, subprocess, urllib.parse, zipfile"
@@ -52,7 +52,8 @@ def test_all_that_an_agent_imports_is_there(copied: Path) -> None:
 
 
 def test_a_copy_knows_how_to_start_itself(copied: Path) -> None:
-    ask = "import sys; sys.path.insert(0, '/agent.pyz'); from petctl.agent.native import own_words; print(*own_words())"
+    own = "from petctl.agent.node.native import own_words"
+    ask = f"import sys; sys.path.insert(0, '/agent.pyz'); {own}; print(*own_words())"
     done = alone(copied, "-c", ask)
     assert done.stdout.split() == words_of("/python"), done.stderr
     assert own_words() == [sys.executable, "-I"], "this one is none"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import clock
-from petctl.agent.readiness import SETTLED, Readiness
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.member import Member
+from petctl.agent.health.readiness import SETTLED, Readiness
+from petctl.agent.node import clock
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.member import Member
 
 
 class Node:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.environment import RoundContext
-from petctl.agent.launchers import why_not_started
-from petctl.agent.plain import PlainTasks
-from petctl.agent.roles import assignments, most_tasks, offer, task_names
+from petctl.agent.launchers.launchers import why_not_started
+from petctl.agent.launchers.plain import PlainTasks
+from petctl.agent.launchers.roles import assignments, most_tasks, offer, task_names
 from petctl.agent.task import Role, Task, decode_task, encode_task
+from petctl.agent.workers.environment import RoundContext
 from petctl.errors import UsageError
-from petctl.rendezvous.decide import places_for
-from petctl.rendezvous.messages import Header, Place, Report
+from petctl.rendezvous.core.decide import places_for
+from petctl.rendezvous.core.messages import Header, Place, Report
 
 launches = PlainTasks().plan
 PS, WORKER = Role("ps", 1, ["--ps"], serves=True), Role("worker", 3)

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from petctl.agent.rootcause import explain, from_error_file, from_stderr, signal_name
-from petctl.agent.stacks import compared, user_stacks
-from petctl.agent.workers import Launch, Worker
+from petctl.agent.health.root_cause import explain, from_error_file, from_stderr, signal_name
+from petctl.agent.health.stacks import compared, user_stacks
+from petctl.agent.workers.workers import Launch, Worker
 
 
 def trace(depth: int, prefix: str = "") -> str:

@@ -8,14 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from petctl.agent.early import pretended_place
-from petctl.agent.environment import RoundContext
-from petctl.agent.logfiles import LogName
-from petctl.agent.rounds import Rounds
+from petctl.agent.logs.log_files import LogName
+from petctl.agent.node.rounds import Rounds
 from petctl.agent.task import Task
-from petctl.agent.workers import Launch, Worker
-from petctl.rendezvous import member as mb
-from petctl.rendezvous.messages import Place
+from petctl.agent.warm.prestart import pretended_place
+from petctl.agent.workers.environment import RoundContext
+from petctl.agent.workers.workers import Launch, Worker
+from petctl.rendezvous.core import member as mb
+from petctl.rendezvous.core.messages import Place
 
 START = mb.Start(1, 7, Place(rank=1, nodes=2, first_rank=3, world_size=5, master_addr="", master_port=1, procs=2), 0)
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import startup
-from petctl.agent.snapshot_command import command_of, named_by_user, with_snapshot_paths
 from petctl.agent.task import MODULE, MPI, PROGRAM, SCRIPT, SHELL, TORCHRUN, Code, Task
-from petctl.rendezvous.messages import Failure
+from petctl.agent.warm import startup
+from petctl.agent.workers.snapshot_command import command_of, named_by_user, with_snapshot_paths
+from petctl.rendezvous.core.messages import Failure
 
 
 @pytest.fixture

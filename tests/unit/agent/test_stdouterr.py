@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent import stdouterr
-from petctl.agent.logfiles import log_file
-from petctl.agent.stdouterr import Ledger, StdOutErr
+from petctl.agent.logs import batchai_output
+from petctl.agent.logs.batchai_output import Ledger, StdOutErr
+from petctl.agent.logs.log_files import log_file
 from tests.integration.waiting import until
 
 
@@ -183,7 +183,7 @@ def test_a_damaged_ledger_is_a_new_one(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_to_is_told_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stdouterr, "AGAIN", 0.01)
+    monkeypatch.setattr(batchai_output, "AGAIN", 0.01)
     told: list[str] = []
     files = keep(tmp_path, told=told)
     (tmp_path / "share").write_text("a file in the way")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from petctl.agent.stopping import PARK_TIMEOUT, Stopping, stopping
+from petctl.agent.workers.stopping import PARK_TIMEOUT, Stopping, stopping
 
 
 def test_unplanned_parking_is_a_matter_of_seconds_whatever_the_grace() -> None:

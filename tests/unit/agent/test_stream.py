@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.agent.logfiles import LogName
-from petctl.agent.logs import Chunk
-from petctl.agent.stream import LineTagger, parse_tagged
+from petctl.agent.logs.log_files import LogName
+from petctl.agent.logs.log_follow import Chunk
+from petctl.agent.logs.stream import LineTagger, parse_tagged
 
 NAMES = st.builds(LogName, st.integers(0, 9999), st.integers(0, 9999), st.sampled_from(["out", "err"]))
 

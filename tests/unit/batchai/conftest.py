@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from petctl.cli.compat.frame import VerbGroup, spread
-from petctl.cli.compat.verbs import OWN
 from petctl.cli.failures import run_to_exit_code
+from petctl.compat.batchai.cli.base_command import VerbGroup, spread
+from petctl.compat.batchai.cli.verbs import OWN
 
 
 @pytest.fixture(autouse=True)

@@ -15,13 +15,13 @@ from typing import Any
 import click
 import pytest
 
-from petctl.batchai.names import resource_id
-from petctl.batchai.tree import Trail, Tree
-from petctl.cli.compat.frame import VerbGroup, spread
-from petctl.cli.compat.verbs import OWN
 from petctl.clusters.base import find_cluster
-from petctl.clusters.local import fleet
 from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.local.pools import pool
+from petctl.compat.batchai.cli.base_command import VerbGroup, spread
+from petctl.compat.batchai.cli.verbs import OWN
+from petctl.compat.batchai.service.names import resource_id
+from petctl.compat.batchai.service.resource_store import Trail, Tree
 from petctl.errors import PetctlError
 from tests.unit.batchai.conftest import FrontEnd
 
@@ -138,7 +138,7 @@ def test_every_command_that_is_shown_can_be_typed(line: str) -> None:
 
 def test_the_first_page_imports_next_to_nothing() -> None:
     code = (
-        "import sys\ntry:\n    from petctl.cli.compat.batchai import main\n    main()\n"
+        "import sys\ntry:\n    from petctl.compat.batchai.cli.batchai import main\n    main()\n"
         "finally:\n    print('\\n'.join(sys.modules), file=sys.stderr)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -149,7 +149,8 @@ def test_the_first_page_imports_next_to_nothing() -> None:
     assert "Usage: batchai" in done.stdout
     modules = set(done.stderr.split())
     ours = {name for name in modules if name.startswith("petctl")}
-    assert ours == {"petctl", "petctl.cli", "petctl.cli.compat", "petctl.cli.compat.batchai", "petctl.cli.compat.verbs"}
+    front = "petctl.compat.batchai.cli"
+    assert ours == {"petctl", "petctl.compat", "petctl.compat.batchai", front, f"{front}.batchai", f"{front}.verbs"}
     assert not modules & {"click", "yaml", "msgspec", "jmespath", "sqlite3", "asyncio"}
 
 
@@ -281,13 +282,13 @@ def test_a_cluster_of_the_same_name_that_was_made_later_is_another(batchai: Fron
     batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"cluster create -n nc6 {LAB} -t 2")
-    fleet.delete(home, "nc6")
-    fleet.create(home, "nc6", {"nodes": 1})
+    pool.delete(home, "nc6")
+    pool.create(home, "nc6", {"nodes": 1})
     shown = batchai.json(f"cluster show -n nc6 {LAB}")
     assert (shown["currentNodeCount"], shown["errors"][0]["code"]) == (0, "ClusterGone")
     batchai(f"cluster resize -n nc6 {LAB} -t 3", code=2)
     batchai(f"cluster delete -n nc6 {LAB} -y")
-    assert fleet.read(home, "nc6")["nodes"] == 1
+    assert pool.read(home, "nc6")["nodes"] == 1
 
 
 def test_what_keeps_a_resource_from_being_deleted_is_told_by_show(
@@ -301,7 +302,7 @@ def test_what_keeps_a_resource_from_being_deleted_is_told_by_show(
         raise PetctlError("something is still mounted")
 
     with monkeypatch.context() as patched:
-        patched.setattr(fleet, "delete", refuse)
+        patched.setattr(pool, "delete", refuse)
         batchai("group delete -n g -y", code=1)
     for line in ("group show -n g", "workspace show -g g -n w", f"cluster show -n nc6 {LAB}"):
         shown = batchai.json(line)
@@ -330,7 +331,7 @@ def test_others_who_delete_meanwhile_are_in_nobodys_way(batchai: FrontEnd, monke
 
 def test_a_deletion_that_nobody_waits_for_is_the_same_one(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("petctl.cli.compat.usual.background", started.append)
+    monkeypatch.setattr("petctl.compat.batchai.cli.crud.background", started.append)
     batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"experiment create {LAB} -n -e")
@@ -398,7 +399,11 @@ def test_the_shell_completes_verbs_and_names(batchai: FrontEnd, home: Path) -> N
         "COMP_CWORD": "4",
     }
     done = subprocess.run(
-        [sys.executable, "-m", "petctl.cli.compat.batchai"], capture_output=True, text=True, timeout=60, env=environment
+        [sys.executable, "-m", "petctl.compat.batchai.cli.batchai"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
     )
     assert "recipes" in done.stdout
     assert "_BATCHAI_COMPLETE" in batchai("completion bash")

@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from petctl.batchai.clusters import find_target
-from petctl.batchai.files import follow, list_files
-from petctl.batchai.jobs import SUBMITTING, _own_secrets, create_job, handle_of
-from petctl.batchai.names import Address, resource_id
-from petctl.batchai.removal import delete_jobs
-from petctl.batchai.resources import create_experiment, create_group, create_workspace, trail_of
-from petctl.batchai.standing import STATES, _seen, look
-from petctl.batchai.tree import Missing, Trail, Tree
-from petctl.clusters.local.jobdir import take_lock
+from petctl.clusters.local.job_directory import take_lock
 from petctl.clusters.local.secrets import list_secrets, set_secret
+from petctl.compat.batchai.service.clusters import find_target
+from petctl.compat.batchai.service.files import follow, list_files
+from petctl.compat.batchai.service.job_state import STATES, _seen, look
+from petctl.compat.batchai.service.jobs import SUBMITTING, _own_secrets, create_job, handle_of
+from petctl.compat.batchai.service.names import Address, resource_id
+from petctl.compat.batchai.service.removal import delete_jobs
+from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
+from petctl.compat.batchai.service.resources import create_experiment, create_group, create_workspace, trail_of
 from petctl.errors import PetctlError, UsageError
+from petctl.job import Job
 from petctl.jobs.status import FINAL, ErrorStatus, SizeStatus, Status
-from petctl.spec import Job
 
 JOB = Address("g", "w", "e", "j")
 
@@ -181,7 +181,7 @@ def test_a_job_that_cannot_be_ended_keeps_its_name(home: Path, monkeypatch: pyte
     def refuse(*_: object, **__: object) -> None:
         raise UsageError("cannot read the kubeconfig")
 
-    monkeypatch.setattr("petctl.batchai.removal.handle_of", refuse)
+    monkeypatch.setattr("petctl.compat.batchai.service.removal.handle_of", refuse)
     with pytest.raises(UsageError, match="kubeconfig"):
         delete_jobs(home, [JOB])
     assert look(home, JOB)[0]["problem"] == "cannot read the kubeconfig"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from petctl.batchai.machines import CLUSTER, cluster_settings, idle_words, kept
+from petctl.compat.batchai.jobfile import read_settings
+from petctl.compat.batchai.service.machines import CLUSTER, cluster_settings, idle_words, kept
 from petctl.errors import SpecError, UsageError
-from petctl.spec.batchai import read_settings
 
 
 def written(folder: Path, document: Any) -> str:

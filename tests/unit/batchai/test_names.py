@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.batchai.names import Address, check_name, parse_id, resource_id
+from petctl.compat.batchai.service.names import Address, check_name, parse_id, resource_id
 from petctl.errors import UsageError
 
 

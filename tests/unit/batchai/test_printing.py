@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from petctl.cli.compat.printing import print_answer, select, table, tsv
+from petctl.compat.batchai.cli.printing import print_answer, select, table, tsv
 from petctl.errors import UsageError
 
 JOBS = [

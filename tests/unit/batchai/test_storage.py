@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.batchai.storage import inside, place_of, server_place
+from petctl.compat.batchai.service.storage import inside, place_of, server_place
 from petctl.errors import PetctlError, UsageError
 from tests.unit.batchai.conftest import FrontEnd
 

@@ -7,10 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from petctl.batchai.names import Address
-from petctl.batchai.resources import create_experiment, create_group, create_workspace, group_trail, trail_of
-from petctl.batchai.storage import create_account, delete_account, place_of, read_account
-from petctl.batchai.tree import AlreadyThere, Missing, Trail, Tree
+from petctl.compat.batchai.service.names import Address
+from petctl.compat.batchai.service.resource_store import AlreadyThere, Missing, Trail, Tree
+from petctl.compat.batchai.service.resources import (
+    create_experiment,
+    create_group,
+    create_workspace,
+    group_trail,
+    trail_of,
+)
+from petctl.compat.batchai.service.storage import create_account, delete_account, place_of, read_account
 from petctl.errors import PetctlError, UsageError
 
 SPACE = Address("g", "w")

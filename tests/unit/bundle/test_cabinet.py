@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.code import BadCode
+from petctl.agent.data.code import BadCode
 from petctl.bundle import Cabinet, take
 from petctl.errors import NoRoom, UsageError
 from tests.unit.bundle.conftest import Grow

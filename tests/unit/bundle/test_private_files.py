@@ -13,7 +13,7 @@ import pytest
 
 import petctl
 from petctl.bundle import hashing, take
-from petctl.bundle.private_files import LARGEST, why_private
+from petctl.bundle.secret_scan import LARGEST, why_private
 from petctl.errors import UsageError
 from tests.unit.bundle.conftest import Grow
 

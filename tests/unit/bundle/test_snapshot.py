@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from petctl.agent.code import unpack as unpack_on_node
+from petctl.agent.data.code import unpack as unpack_on_node
 from petctl.bundle import Snapshot, hashing, index, take
 from petctl.errors import NotFound, UsageError
 from tests.unit.bundle.conftest import Grow

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from petctl.act import data, overview, runs
-from petctl.act.client import create_aml_client
-from petctl.act.compiling import Wish
-from petctl.cli.compat.act import steering
-from petctl.cli.compat.act.flags import root
 from petctl.cli.failures import run_to_exit_code
+from petctl.compat.act import data, overview, runs
+from petctl.compat.act.cli import control
+from petctl.compat.act.cli.flags import root
+from petctl.compat.act.client import create_aml_client
+from petctl.compat.act.compile import Wish
 from petctl.errors import NotFound, UsageError
 
 YAML = "experiment_name: mine\ngpu_per_node: 1\nplatform: itp\n"
@@ -179,7 +179,7 @@ def test_rm_asks_on_a_terminal_only(a: Front, monkeypatch: pytest.MonkeyPatch) -
 def test_ssh_is_a_shell_or_a_command_on_a_node(a: Front, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = Handle("r1")
     monkeypatch.setattr(runs, "find_run", lambda run: handle)
-    monkeypatch.setattr(steering, "_at", lambda address: ("r1", "1"))
+    monkeypatch.setattr(control, "_at", lambda address: ("r1", "1"))
     a("ssh", "r1", "nvidia-smi", "-n", "1", code=3)
     a("ssh", "10.0.0.5", "--", "ls", "-h", code=3)
     a("ssh", "r1", code=3)

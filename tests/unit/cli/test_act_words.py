@@ -14,10 +14,10 @@ from typing import Any
 import click
 import pytest
 
-from petctl.cli.compat.act.flags import FLAGS, IDLE, Said, root, verb
-from petctl.cli.compat.act.misplaced import misplaced
-from petctl.cli.compat.act.verbs import commands, overview
 from petctl.cli.failures import run_to_exit_code
+from petctl.compat.act.cli.flag_hints import misplaced
+from petctl.compat.act.cli.flags import FLAGS, IDLE, Said, root, verb
+from petctl.compat.act.cli.verbs import commands, overview
 
 PAGES = Path(__file__).parents[3] / "docs"
 DOCUMENTATION = PAGES / "act.md"
@@ -217,13 +217,13 @@ def test_every_command_that_is_shown_can_be_typed(line: str) -> None:
 
 
 def test_help_imports_next_to_nothing() -> None:
-    code = "import sys\ntry:\n    from petctl.cli.compat.act import main\n    main()\nfinally:\n"
+    code = "import sys\ntry:\n    from petctl.compat.act.cli import main\n    main()\nfinally:\n"
     code += "    print('\\n'.join(sys.modules), file=sys.stderr)"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     argv = [sys.executable, "-c", code, "--help"]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=30, env=environment)
     assert done.stdout == overview("act") + "\n"
-    assert not set(done.stderr.split()) & {"click", "rich", "yaml", "msgspec", "asyncio", "petctl.act"}
+    assert not set(done.stderr.split()) & {"click", "rich", "yaml", "msgspec", "asyncio", "petctl.compat.act.client"}
 
 
 def test_a_shell_completes_verbs_flags_configurations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import CompletionItem
 
-from petctl.cli.cluster import _complete
+from petctl.cli.clusters.cluster import _complete
 from petctl.cli.failures import run_to_exit_code
 
 
@@ -16,7 +16,7 @@ from petctl.cli.failures import run_to_exit_code
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("petctl.clusters.local.fleet_setup._start_detached", lambda *_: None)
+    monkeypatch.setattr("petctl.clusters.local.pools.setup._start_detached", lambda *_: None)
     return tmp_path
 
 

@@ -19,7 +19,7 @@ from petctl.errors import InternalError, NotFound, PetctlError, Unreachable
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch):
     """Makes the verb `list` raise what it is given."""
-    from petctl.cli.list import command as verb
+    from petctl.cli.jobs.list import command as verb
 
     def arrange(error: BaseException) -> None:
         def fail(**options: object) -> None:
@@ -115,7 +115,7 @@ def test_help_and_version_succeed(words: list[str], capsys: pytest.CaptureFixtur
 
 
 def test_a_verbs_exit_code_is_petctls(monkeypatch: pytest.MonkeyPatch) -> None:
-    from petctl.cli.list import command as verb
+    from petctl.cli.jobs.list import command as verb
 
     monkeypatch.setattr(verb, "callback", lambda **options: 37)
     assert run_to_exit_code(["list"]) == 37
@@ -186,7 +186,7 @@ def test_where_help_is_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
         ("petctl", ["list", "-o", "json"]),
         ("petctl", ["--help"]),
         ("petctl", ["--version"]),
-        ("petctl.cli.compat.batchai", ["--help"]),
+        ("petctl.compat.batchai.cli.batchai", ["--help"]),
         ("petctl.agent", ["--help"]),
         ("petctl.agent", ["version"]),
     ],

@@ -10,7 +10,7 @@ from typing import Any, Iterator, NamedTuple
 
 import pytest
 
-from petctl.cli.follow import Follower, held_interrupts
+from petctl.cli.terminal.follow import Follower, held_interrupts
 
 
 class Line(NamedTuple):
@@ -149,11 +149,11 @@ class WaitingHandle(FakeHandle):
 
 
 def test_a_job_in_line_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.cli.follow.ORDINARY_START", 0)
-    monkeypatch.setattr("petctl.cli.funnel.PATIENCE", 0.01)
+    monkeypatch.setattr("petctl.cli.terminal.follow.ORDINARY_START", 0)
+    monkeypatch.setattr("petctl.cli.terminal.merge_streams.PATIENCE", 0.01)
     assert follow(WaitingHandle(["2 ahead", "2 ahead", "1 ahead"])) == ["2 ahead", "1 ahead", b"last\n"]
 
 
 def test_an_ordinary_start_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.cli.funnel.PATIENCE", 0.01)
+    monkeypatch.setattr("petctl.cli.terminal.merge_streams.PATIENCE", 0.01)
     assert follow(WaitingHandle(["0 ahead"])) == [b"last\n"]

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from petctl.batchai.storage import create_account, create_drawer
-from petctl.cli.jobfile import kept_secrets, resolver, secret_of
+from petctl.cli.job_file import kept_secrets, resolver, secret_of
+from petctl.compat.batchai.jobfile import Found, Volume
+from petctl.compat.batchai.service.storage import create_account, create_drawer
 from petctl.errors import UsageError
 from petctl.jobs.secrets import list_secrets, set_secret
-from petctl.spec.batchai import Found, Volume
 
 SHARE = "https://acc.file.core.windows.net/logs"
 SERVER = "/subscriptions/0/resourceGroups/g/providers/Microsoft.BatchAI/workspaces/w/fileservers/nfs"
@@ -42,7 +42,7 @@ def test_what_the_configuration_says_comes_first(home: Path) -> None:
 
 
 def test_then_the_accounts_of_this_machine(home: Path) -> None:
-    from petctl.batchai.resources import create_group
+    from petctl.compat.batchai.service.resources import create_group
 
     create_group(home, "g", "", {})
     create_account(home, "acc", "g", "", "Standard_LRS", "StorageV2")

@@ -10,7 +10,7 @@ import pytest
 
 from petctl.cli.failures import run_to_exit_code
 from petctl.cli.job_options import prepare_job
-from petctl.cli.run import command as run
+from petctl.cli.jobs.run import command as run
 
 JOB = "script: train.py\nargs: [--lr, '${LR}']\n"
 

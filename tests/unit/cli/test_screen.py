@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from petctl.cli.screen import Screen
+from petctl.cli.terminal.screen import Screen
 from petctl.clusters.base import LogLine as Line
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from petctl.bundle.private_files import secret_variables
+from petctl.bundle.secret_scan import secret_variables
 from petctl.cli.failures import run_to_exit_code
 
 VALUE = hashlib.sha256(b"1").hexdigest()[:40]

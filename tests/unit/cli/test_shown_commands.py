@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
-from petctl.cli.compat.act.flags import root
 from petctl.cli.group import petctl
 from petctl.cli.verbs import VERBS
+from petctl.compat.act.cli.flags import root
 
 ROOT = Path(__file__).parents[3]
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]

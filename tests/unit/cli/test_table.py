@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from petctl.cli.table import print_table
+from petctl.cli.terminal.table import print_table
 
 HEADER = ["ID", "STATE", "NODES", "COMMAND"]
 ROW = ["mnist-3f9k", "running", "2/2", "train.py --learning-rate 0.1 --data /srv/data"]

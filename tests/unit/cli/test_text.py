@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from petctl.cli.ending import exit_code, root_cause
-from petctl.cli.follow import is_news, status_line
-from petctl.cli.page import job_page
-from petctl.cli.text import duration, many_workers, table, task_names
+from petctl.cli.terminal.ending import exit_code, root_cause
+from petctl.cli.terminal.follow import is_news, status_line
+from petctl.cli.terminal.status_view import job_page
+from petctl.cli.terminal.text import duration, many_workers, table, task_names
 from petctl.jobs.status import (
     ErrorStatus,
     NodeStatus,

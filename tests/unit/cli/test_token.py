@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from petctl.cli.failures import run_to_exit_code
-from petctl.rendezvous.joinfile import JoinFile, write_join_file
+from petctl.rendezvous.net.join_file import JoinFile, write_join_file
 
 
 class FakeHandle:

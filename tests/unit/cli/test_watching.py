@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from petctl.cli import status as verb
+from petctl.cli.jobs import status as verb
 from petctl.clusters import patience
 from petctl.clusters.base import Cluster
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
-from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, ServerUnreachable
 from petctl.jobs.api import JobHandle
+from petctl.kube.failures import Forbidden, KubernetesError, ServerUnreachable
 from tests.unit.clusters.kubernetes.test_cluster import JOB, RUNNING, Server, answers, coordinator, told
 
 AWAY = ServerUnreachable("nobody answers")

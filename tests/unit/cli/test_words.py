@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.cli.forward import parse_ports
 from petctl.cli.job_options import build_job, split_code
-from petctl.cli.run import command as run
+from petctl.cli.jobs.forward import parse_ports
+from petctl.cli.jobs.run import command as run
 from petctl.errors import UsageError
-from petctl.spec import Job
-from petctl.spec.folders import Folder
+from petctl.job import Job
+from petctl.job.folders import Folder
 
 
 def job_of(*words: str) -> Job:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters import archive
-from petctl.clusters.archive import (
+from petctl.clusters import agent_archive as archive
+from petctl.clusters.agent_archive import (
     FOR_SUBMITTERS,
     PACKAGE,
     agent_bytes,
@@ -31,7 +31,7 @@ from petctl.clusters.archive import (
     without_comments,
     without_types,
 )
-from petctl.clusters.kubernetes import manifests
+from petctl.clusters.kubernetes.pods import manifests
 
 SOURCES = sorted(name for name in archive._sources(archive.OPERATOR_PARTS) if name.endswith(".py"))
 
@@ -337,7 +337,7 @@ def test_the_agent_needs_nothing_that_is_not_in_it(tmp_path: Path) -> None:
     names = [
         ".".join(file.with_suffix("").parts) for file in files if file.stem[0] != "_" and "startup" not in file.parts
     ]
-    assert "petctl.agent.rounds" in names
+    assert "petctl.agent.node.rounds" in names
     run(f"import importlib\nfor name in {names}: importlib.import_module(name)", agent)
 
 
@@ -371,9 +371,10 @@ def test_the_operator_says_that_a_kubeconfig_takes_more_than_it_has(operator: Pa
 
 
 def test_the_operator_needs_nothing_that_is_not_in_it(operator: Path) -> None:
-    paths = sorted((archive.PACKAGE / "operator").glob("*.py"))
-    names = [f"petctl.operator.{path.stem}" for path in paths if path.stem != "__init__"]
-    assert "petctl.operator.reconcile" in names
+    room = archive.PACKAGE / "clusters/kubernetes/operator"
+    paths = sorted(path.relative_to(archive.PACKAGE.parent) for path in room.rglob("*.py") if path.stem != "__init__")
+    names = [".".join(path.with_suffix("").parts) for path in paths]
+    assert "petctl.clusters.kubernetes.operator.reconcile" in names
     run(f"import importlib\nfor name in {names}: importlib.import_module(name)", operator)
 
 
@@ -393,11 +394,11 @@ def test_a_python_that_is_too_old_is_named(operator: Path) -> None:
 
 def test_the_operator_makes_certificates_and_hands_out_the_agent(operator: Path) -> None:
     program = """
-        from petctl.clusters.archive import agent_bytes, small_agent_bytes
+        from petctl.clusters.agent_archive import agent_bytes, small_agent_bytes
         from petctl.clusters.certificate import make_certificate
         assert b"PRIVATE KEY" in make_certificate(["localhost"], ["::1"]).key
         print(agent_bytes().hex())
     """
     agent = bytes.fromhex(run(textwrap.dedent(program), operator))
     assert agent == agent_bytes()
-    assert "petctl/agent/agent.py" in zipfile.ZipFile(io.BytesIO(agent)).namelist()
+    assert "petctl/agent/node/agent.py" in zipfile.ZipFile(io.BytesIO(agent)).namelist()

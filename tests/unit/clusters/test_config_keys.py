@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.config import cluster_settings, store_settings
+from petctl.config.settings import cluster_settings, store_settings
 from petctl.errors import UsageError
 
 

@@ -9,17 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.native import words_of
+from petctl.agent.node.native import words_of
 from petctl.agent.task import decode_task
-from petctl.clusters.local.argv import node_argv
-from petctl.clusters.local.containers import container_argv, container_plan, remove_containers, why_not_started
-from petctl.clusters.local.engines import Engine, engine_options, find_engine, last_words
+from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.commands import node_argv
+from petctl.clusters.local.containers.engines import Engine, engine_options, find_engine, last_words
+from petctl.clusters.local.containers.images import full_name, registry_config
+from petctl.clusters.local.containers.node_containers import (
+    container_argv,
+    container_plan,
+    remove_containers,
+    why_not_started,
+)
 from petctl.clusters.local.gpus import device_words, inside_container
-from petctl.clusters.local.images import full_name, registry_config
-from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.plan import make_plan
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import UsageError
-from petctl.spec import Job
+from petctl.job import Job
 
 PODMAN = """case "$1" in --version) echo podman version 4.3.1;; info) echo false;; esac"""
 DOCKER = """case "$1" in --version) echo Docker version 28.2.2;; info) echo '["name=seccomp"]';; esac"""

@@ -8,40 +8,40 @@ from pathlib import Path
 import pytest
 
 from petctl.clusters.base import AlreadyExists
-from petctl.clusters.local import fleet
-from petctl.clusters.local.fleet_mounts import mounted_below, unmount
-from petctl.clusters.local.fleet_nodes import looked, prepared
-from petctl.clusters.local.fleet_setup import last_lines
-from petctl.clusters.local.fleet_spec import FleetDirectory, read_spec, write_spec
+from petctl.clusters.local.pools import pool
+from petctl.clusters.local.pools.mounts import mounted_below, unmount
+from petctl.clusters.local.pools.nodes import looked, prepared
+from petctl.clusters.local.pools.setup import last_lines
+from petctl.clusters.local.pools.spec import FleetDirectory, read_spec, write_spec
+from petctl.controller.status.records import History
 from petctl.errors import NotFound, UsageError
-from petctl.supervision.records import History
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("petctl.clusters.local.fleet_setup._start_detached", lambda *_: None)
+    monkeypatch.setattr("petctl.clusters.local.pools.setup._start_detached", lambda *_: None)
     return tmp_path / "home"
 
 
 def test_a_cluster_is_made_read_and_deleted(home: Path) -> None:
-    view = fleet.create(home, "team", {"nodes": 2})
+    view = pool.create(home, "team", {"nodes": 2})
     assert (view["name"], view["allocation"], view["nodes"]) == ("team", "steady", 2)
     assert view["scale"] == {"mode": "manual", "nodes": 2}
     assert view["counts"] == {"idle": 2, "running": 0, "preparing": 0, "leaving": 0, "unusable": 0}
-    assert fleet.names(home) == ["team"]
-    assert [row["state"] for row in fleet.nodes(home, "team")] == ["idle", "idle"]
-    fleet.delete(home, "team")
-    assert fleet.names(home) == []
+    assert pool.names(home) == ["team"]
+    assert [row["state"] for row in pool.nodes(home, "team")] == ["idle", "idle"]
+    pool.delete(home, "team")
+    assert pool.names(home) == []
     assert list((home / "clusters").iterdir()) == []
     with pytest.raises(NotFound):
-        fleet.delete(home, "team")
+        pool.delete(home, "team")
 
 
 def test_a_wrong_description_leaves_nothing(home: Path) -> None:
     with pytest.raises(UsageError):
-        fleet.create(home, "team", {"nodes": "two"})
+        pool.create(home, "team", {"nodes": "two"})
     assert not home.exists()
 
 
@@ -49,19 +49,19 @@ def test_a_name_of_the_configuration_is_taken(home: Path, tmp_path: Path) -> Non
     (tmp_path / "petctl.yaml").write_text("clusters: {far: {kind: kubernetes}}\n")
     for name in ("far", "local", "k8s"):
         with pytest.raises(AlreadyExists):
-            fleet.create(home, name, {"nodes": 1})
+            pool.create(home, name, {"nodes": 1})
 
 
 def test_a_killed_creation_is_in_nobodys_way(home: Path) -> None:
     (home / "clusters" / "team").mkdir(parents=True)  # a cluster's directory has a cluster.json from the first moment
-    assert fleet.create(home, "team", {"nodes": 1})["nodes"] == 1
+    assert pool.create(home, "team", {"nodes": 1})["nodes"] == 1
 
 
 def test_auto_scale_begins_with_its_initial_size(home: Path) -> None:
-    view = fleet.create(home, "team", {"min": 0, "max": 2, "initial": 5})
+    view = pool.create(home, "team", {"min": 0, "max": 2, "initial": 5})
     assert (view["scale"]["mode"], view["nodes"]) == ("auto", 2)
-    assert fleet.change(home, "team", nodes=1)["scale"] == {"mode": "manual", "nodes": 1}
-    assert fleet.change(home, "team", min=1, max=3, idle_time=5)["scale"] == {
+    assert pool.change(home, "team", nodes=1)["scale"] == {"mode": "manual", "nodes": 1}
+    assert pool.change(home, "team", min=1, max=3, idle_time=5)["scale"] == {
         "mode": "auto",
         "min": 1,
         "max": 3,
@@ -70,44 +70,44 @@ def test_auto_scale_begins_with_its_initial_size(home: Path) -> None:
 
 
 def broken(home: Path) -> None:
-    fleet.create(home, "team", {"nodes": 1, "setup": "true"})
+    pool.create(home, "team", {"nodes": 1, "setup": "true"})
     with looked(home, "team") as database:
         prepared(database, 0, "no disk", 1.0)
 
 
 def test_an_unusable_node_is_prepared_again_by_reset_and_by_resize(home: Path) -> None:
     broken(home)
-    view = fleet.read(home, "team")
+    view = pool.read(home, "team")
     assert view["problems"] == ["node 0 is unusable: no disk"]
-    assert fleet.reset(home, "team", "0")["state"] == "preparing"
+    assert pool.reset(home, "team", "0")["state"] == "preparing"
     with looked(home, "team") as database:
         prepared(database, 0, "no disk", 1.0)
-    assert fleet.change(home, "team", nodes=2)["counts"]["preparing"] == 2
+    assert pool.change(home, "team", nodes=2)["counts"]["preparing"] == 2
 
 
 def test_only_nodes_that_there_are_can_be_reset(home: Path) -> None:
     broken(home)
     with pytest.raises(NotFound, match="its nodes: 0"):
-        fleet.reset(home, "team", "1")
+        pool.reset(home, "team", "1")
 
 
 def test_links_to_directories_are_made_and_only_links_are_removed(home: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "precious").touch()
-    fleet.create(home, "team", {"nodes": 1, "mounts": [{"path": "in/data", "directory": str(data)}]})
-    assert (fleet.mount_root(home, "team") / "in" / "data" / "precious").exists()
-    fleet.delete(home, "team")
+    pool.create(home, "team", {"nodes": 1, "mounts": [{"path": "in/data", "directory": str(data)}]})
+    assert (pool.mount_root(home, "team") / "in" / "data" / "precious").exists()
+    pool.delete(home, "team")
     assert (data / "precious").exists()
 
 
 def test_a_deletion_that_was_killed_is_finished_by_the_next(home: Path, tmp_path: Path) -> None:
-    fleet.create(home, "team", {"nodes": 1, "mounts": [{"path": "data", "directory": str(tmp_path)}]})
+    pool.create(home, "team", {"nodes": 1, "mounts": [{"path": "data", "directory": str(tmp_path)}]})
     directory = FleetDirectory(home, "team")
     write_spec(directory, replace(read_spec(home, "team"), deleting=True))
-    assert fleet.read(home, "team")["allocation"] == "deleting"
+    assert pool.read(home, "team")["allocation"] == "deleting"
     unmount(directory, read_spec(home, "team"))
-    fleet.delete(home, "team")
+    pool.delete(home, "team")
     assert list((home / "clusters").iterdir()) == []
 
 
@@ -130,12 +130,12 @@ def test_the_documentations_examples_hold(home: Path, tmp_path: Path, monkeypatc
     words = page.partition("```yaml\n")[2].partition("```")[0].replace("/srv", str(tmp_path / "srv"))
     document = yaml.safe_load(words)
     assert document.pop("idle_time") == "5m"
-    view = fleet.create(home, "lab", document)
+    view = pool.create(home, "lab", document)
     assert (view["nodes"], view["counts"]["preparing"], len(view["mounts"])) == (2, 2, 2)
     monkeypatch.setenv("PETCTL_HOME", str(home))
     code = page.partition("```python\n")[2].partition("```")[0]
     exec(compile(code, "docs/clusters.md", "exec"), {})
-    assert fleet.names(home) == ["lab"]
+    assert pool.names(home) == ["lab"]
 
 
 def test_a_job_that_waits_again_has_not_started_but_remembers_its_rounds() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from petctl.clusters.local.fleet_model import (
+from petctl.clusters.local.pools.model import (
     PREPARING,
     READY,
     TERMINATE,

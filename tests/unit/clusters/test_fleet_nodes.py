@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local import fleet_nodes
-from petctl.clusters.local.fleet_model import PREPARING, READY, UNUSABLE, Wish
-from petctl.clusters.local.fleet_nodes import Fleet, capacity_of, place_of, prepared, read_nodes, shortage, wish_of
-from petctl.clusters.local.fleet_spec import FleetDirectory, FleetSpec, Setup, sized, write_spec
-from petctl.clusters.local.slots import Slots
-from petctl.clusters.local.turn import ALIVE, Claim
+from petctl.clusters.local.pools import nodes
+from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, Wish
+from petctl.clusters.local.pools.nodes import Fleet, capacity_of, place_of, prepared, read_nodes, shortage, wish_of
+from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, sized, write_spec
+from petctl.clusters.local.queue.scheduler import ALIVE, Claim
+from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import NotFound
 
 
@@ -106,7 +106,7 @@ def test_only_one_process_prepares_a_node(team: Team, monkeypatch: pytest.Monkey
     def start(directory: FleetDirectory, spec: FleetSpec, number: int, lock: int) -> None:
         held.append(os.dup(lock))  # as the process that would be started does
 
-    monkeypatch.setattr("petctl.clusters.local.fleet_setup._start_detached", start)
+    monkeypatch.setattr("petctl.clusters.local.pools.setup._start_detached", start)
     team.write(FleetSpec("team", setup=Setup("true")), nodes=1)
     assert team.look() == team.look() == ["0 preparing"]
     assert len(held) == 1
@@ -118,7 +118,7 @@ def test_only_one_process_prepares_a_node(team: Team, monkeypatch: pytest.Monkey
 
 
 def test_a_prepared_node_is_ready_or_has_a_reason(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.clusters.local.fleet_setup.start", lambda *_: None)
+    monkeypatch.setattr("petctl.clusters.local.pools.setup.start", lambda *_: None)
     team.write(FleetSpec("team", setup=Setup("true")), nodes=2)
     team.look()
     with team.slots.transaction() as database:
@@ -135,14 +135,14 @@ def test_trouble_with_a_setup_process_is_not_the_jobs_trouble(team: Team, monkey
     def broken(*_: object) -> None:
         raise OSError("no process to be had")
 
-    monkeypatch.setattr("petctl.clusters.local.fleet_setup._start_detached", broken)
+    monkeypatch.setattr("petctl.clusters.local.pools.setup._start_detached", broken)
     team.write(FleetSpec("team", setup=Setup("true")), nodes=1)
     assert team.look() == ["0 preparing"]
     assert team.fleet.nodes[0].state == PREPARING
 
 
 def test_nodes_of_a_job_have_places_in_the_cluster(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.clusters.local.line.slots_of", lambda home, name: team.slots)
+    monkeypatch.setattr("petctl.clusters.local.queue.queue.slots_of", lambda home, name: team.slots)
     team.write(team.spec, nodes=3)
     team.enter("a", 1)
     team.enter("b", 2)
@@ -167,4 +167,4 @@ def test_a_cluster_that_is_gone_has_no_capacity(team: Team) -> None:
     assert capacity_of(team.home, "team") is None
     FleetDirectory(team.home, "team").spec.unlink()
     assert team.look() == []
-    assert fleet_nodes.counted(team.fleet.nodes)["idle"] == 0
+    assert nodes.counted(team.fleet.nodes)["idle"] == 0

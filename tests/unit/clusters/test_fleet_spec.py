@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from petctl.clusters.base import find_cluster
-from petctl.clusters.local.fleet_spec import (
+from petctl.clusters.local.pools.spec import (
     FleetDirectory,
     FleetSpec,
     check_size,

@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from petctl.agent.task import decode_task
-from petctl.clusters import jobfolders
-from petctl.clusters.config import project_root
-from petctl.clusters.folders import find, folder_map, inside_project, look_up
-from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.plan import make_plan
+from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.job_directory import JobDirectory
+from petctl.config.settings import project_root
 from petctl.errors import StoreUnreachable, UsageError
-from petctl.spec import Job, job_from_dict
+from petctl.job import Job, job_from_dict
+from petctl.submission import folder_mounts
+from petctl.submission.folders import find, folder_map, inside_project, look_up
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret-key", "AWS_REGION": "eu-1"}
 
@@ -240,16 +240,16 @@ def test_a_resubmitted_job_has_the_same_folders(project: Path) -> None:
     configure(project, "folders: {data: s3://b/data, out: {location: s3://b/out, mode: rw}}")
     found = record(project)
     configure(project, "folders: {data: s3://elsewhere/data}")
-    job = replace(job_from_dict(found["job"]), folders=jobfolders.as_wish(found["folders"]))
+    job = replace(job_from_dict(found["job"]), folders=folder_mounts.as_wish(found["folders"]))
     again = make_plan(job, JobDirectory(project.parent / "home" / "jobs" / "y-2222"), {"slots": 2}, found["code"])
     assert again["folders"] == found["folders"]
-    assert jobfolders.as_wish([]) == "none"
+    assert folder_mounts.as_wish([]) == "none"
 
 
 def test_an_unreachable_store_is_told_at_submit(project: Path) -> None:
     configure(project, "folders: {data: s3://b/data}\nstores: {s3://b: {endpoint: 'http://127.0.0.1:1'}}")
     with pytest.raises(StoreUnreachable, match=r"s3://b: no answer at http://127\.0\.0\.1:1"):
-        jobfolders.check_folders(record(project)["folders"], project.parent / "home")
+        folder_mounts.check_folders(record(project)["folders"], project.parent / "home")
 
 
 def test_the_example_of_the_documentation_is_true(project: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.local.jobdir import (
+from petctl.clusters.local.job_directory import (
     JobDirectory,
     is_locked,
     raise_epoch,

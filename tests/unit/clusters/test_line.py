@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 
 from petctl.clusters.base import AlreadyExists
-from petctl.clusters.local import line as line_module
-from petctl.clusters.local.burial import bury
-from petctl.clusters.local.claims import claim_of, slots_of
 from petctl.clusters.local.cluster import LocalCluster
-from petctl.clusters.local.jobdir import JobDirectory, take_lock, write_json
-from petctl.clusters.local.line import Line, View, line_of
-from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.slots import Slots
-from petctl.clusters.local.start_environment import keep_environment
-from petctl.clusters.local.starting import LOCK_OPTION, start_supervisor, take_over
-from petctl.clusters.local.turn import MOST_LIVES, UNBORN_WITHIN
+from petctl.clusters.local.controller.spawn import LOCK_OPTION, start_supervisor, take_over
+from petctl.clusters.local.controller.start_environment import keep_environment
+from petctl.clusters.local.finalize import bury
+from petctl.clusters.local.job_directory import JobDirectory, take_lock, write_json
+from petctl.clusters.local.job_status import newest_status
+from petctl.clusters.local.queue import queue as line_module
+from petctl.clusters.local.queue.queue import Line, View, line_of
+from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
+from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN
+from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import NotFound, PetctlError, UsageError
-from petctl.spec import Job
+from petctl.job import Job
 
 
 class Scene:

@@ -9,17 +9,17 @@ import pytest
 
 from petctl.agent.task import decode_task
 from petctl.clusters.base import find_cluster
-from petctl.clusters.config import cluster_settings
 from petctl.clusters.local.addresses import advertised_address, check_listen
-from petctl.clusters.local.argv import supervisor_environment
+from petctl.clusters.local.build_record import make_plan
 from petctl.clusters.local.cluster import make_checkpoints
+from petctl.clusters.local.commands import supervisor_environment
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
-from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.plan import make_plan
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.secrets import list_secrets, remove_secret, secret_values, set_secret
-from petctl.clusters.task import command_line, interpreter
+from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
-from petctl.spec import Job
+from petctl.job import Job
+from petctl.submission.task import command_line, interpreter
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import json
 
 import yaml
 
-from petctl.clusters.printed import as_text
+from petctl.submission.render import as_text
 
 
 def test_what_is_said_twice_is_written_twice_and_in_order() -> None:

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.granting import check, pin
-from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.plan import make_plan
+from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.secrets import set_secret
-from petctl.clusters.results import KEYS_LIVE, MISSING_LIVE, CurrentGrants, make_grants, outputs_of, plan_results
+from petctl.controller.status.records import results_place
 from petctl.errors import NoSuchPlace, Refused, UsageError
-from petctl.spec import Job
-from petctl.store.credentials import Surroundings
-from petctl.supervision.records import results_place
+from petctl.job import Job
+from petctl.storage.stores.credentials import Surroundings
+from petctl.submission.results import KEYS_LIVE, MISSING_LIVE, CurrentGrants, make_grants, outputs_of, plan_results
+from petctl.submission.store_grants import check, pin
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "very-secret", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
 KNOWN = Surroundings(KEYS)

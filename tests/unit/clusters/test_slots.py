@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local import slots as slots_module
-from petctl.clusters.local.slots import Slots
-from petctl.clusters.local.turn import ALIVE, ENDED, READY, Claim
+from petctl.clusters.local.queue import slots as slots_module
+from petctl.clusters.local.queue.scheduler import ALIVE, ENDED, READY, Claim
+from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import InternalError
 
 

@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.local import start_environment
-from petctl.clusters.local.jobdir import JobDirectory
-from petctl.clusters.local.start_environment import forget_environment, keep_environment, start_words, waiting_note
+from petctl.clusters.local.controller import start_environment
+from petctl.clusters.local.controller.start_environment import (
+    forget_environment,
+    keep_environment,
+    start_words,
+    waiting_note,
+)
+from petctl.clusters.local.job_directory import JobDirectory
 
 VALUE = hashlib.sha256(b"another token").hexdigest()[:40]
 RECORD: dict[str, Any] = {"plan": {"task": {"env": {}}, "secrets": {}}}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.logfiles import SEGMENT, LogName
-from petctl.clusters.storedlogs import StoredLogs
+from petctl.agent.logs.log_files import SEGMENT, LogName
+from petctl.clusters.archived_logs import StoredLogs
 
 NAME = LogName(1, 0, "out")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters import trust
-from petctl.clusters.config import cluster_settings, store_settings
+from petctl.config import trust
+from petctl.config.settings import cluster_settings, store_settings
 from petctl.errors import UsageError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

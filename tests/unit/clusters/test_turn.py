@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from petctl.clusters.local.turn import (
+from petctl.clusters.local.queue.scheduler import (
     ALIVE,
     BEGIN_WITHIN,
     DEAD,

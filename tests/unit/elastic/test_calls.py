@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from petctl.elastic import calls, saved
+from petctl.elastic import calls
 from petctl.elastic.calls import Calls
-from petctl.elastic.checkpoints import checkpoint
+from petctl.elastic.checkpoints import saved
+from petctl.elastic.checkpoints.checkpoints import checkpoint
 from petctl.elastic.state import State, ledger_of
 
 DEADLINE = 20.0

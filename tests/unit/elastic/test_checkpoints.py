@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from petctl.elastic import checkpoints, saved
-from petctl.elastic.checkpoints import Checkpoints, checkpoint
-from petctl.elastic.commits import Mark
+from petctl.elastic.checkpoints import checkpoints, saved
+from petctl.elastic.checkpoints.checkpoints import Checkpoints, checkpoint
+from petctl.elastic.snapshots.commits import Mark
 from petctl.elastic.state import State
 from petctl.errors import UsageError
 

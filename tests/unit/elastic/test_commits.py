@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from petctl.elastic import parts, saved
-from petctl.elastic.checkpoints import checkpoint
-from petctl.elastic.commits import CutOff, Mark
+from petctl.elastic.checkpoints import saved
+from petctl.elastic.checkpoints.checkpoints import checkpoint
 from petctl.elastic.control import Parked
+from petctl.elastic.snapshots import parts
+from petctl.elastic.snapshots.commits import CutOff, Mark
 from petctl.elastic.state import State, ledger_of
 
 DEADLINE = 20.0

@@ -9,7 +9,7 @@ from typing import Iterator
 
 import pytest
 
-from petctl.elastic.connections import Connections
+from petctl.elastic.groups.connections import Connections
 
 _socketcall = socket.socket.__init__
 

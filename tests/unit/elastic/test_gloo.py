@@ -6,7 +6,7 @@ import ctypes
 import threading
 import time
 
-from petctl.elastic.gloo import Waits, let_go
+from petctl.elastic.groups.gloo import Waits, let_go
 
 PR_SET_NAME = 15
 

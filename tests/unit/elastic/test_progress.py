@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.progress import parse_end
+from petctl.agent.health.progress import parse_end
 
 ROOT = Path(__file__).parents[3]
 DEADLINE = 20.0

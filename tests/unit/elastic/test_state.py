@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from petctl.elastic import State, parts
+from petctl.elastic import State
 from petctl.elastic.control import Parked
+from petctl.elastic.snapshots import parts
 from petctl.elastic.state import ledger_of
 from petctl.errors import UsageError
 

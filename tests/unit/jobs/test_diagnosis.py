@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.cli.diagnose import diagnosis_lines
+from petctl.cli.jobs.diagnose import diagnosis_lines
 from petctl.clusters.base import LogLine
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, Status

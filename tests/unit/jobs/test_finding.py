@@ -8,10 +8,10 @@ import pytest
 
 from petctl.clusters import patience
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
-from petctl.clusters.kubernetes.failures import ServerUnreachable
 from petctl.errors import NotFound
 from petctl.jobs import get
 from petctl.jobs.registry import Registry
+from petctl.kube.failures import ServerUnreachable
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local.slots import Slots
+from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import UsageError
-from petctl.jobs.home import petctl_home
+from petctl.home import petctl_home
 from petctl.jobs.registry import Registry
 
 ANOTHER = 54321

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.errors import NotFound, UsageError
+from petctl.job import Job
 from petctl.jobs.names import ALPHABET, checked_id, find_id, name_of, new_id
-from petctl.spec import Job
 
 
 @pytest.mark.parametrize(

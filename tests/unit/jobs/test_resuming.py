@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from petctl.errors import UsageError
+from petctl.job import Job
 from petctl.jobs import api
-from petctl.spec import Job
 
 VARIABLE = "PETCTL_CHECKPOINT_DIR"
 

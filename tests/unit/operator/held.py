@@ -8,8 +8,8 @@ from __future__ import annotations
 import copy
 from typing import Any, cast
 
-from petctl.clusters.kubernetes.api import Api, Items
-from petctl.clusters.kubernetes.failures import Conflict, KubernetesError, NoSuchObject, ObjectExists
+from petctl.kube.api import Api, Items
+from petctl.kube.failures import Conflict, KubernetesError, NoSuchObject, ObjectExists
 
 Object = dict[str, Any]
 JOBS = "/apis/petctl.dev/v1/namespaces/team/elasticjobs"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.clusters.kubernetes.failures import Conflict, Forbidden
-from petctl.operator.acting import Acting, Done, Obstacle
-from petctl.operator.cache import Cache
-from petctl.operator.elasticjob import ElasticJob, read_job
-from petctl.operator.reconcile import decide
-from petctl.operator.seen import Seen
+from petctl.clusters.kubernetes.operator.apply import Acting, Done, Obstacle
+from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
+from petctl.clusters.kubernetes.operator.observation import Seen
+from petctl.clusters.kubernetes.operator.reconcile import decide
+from petctl.clusters.kubernetes.operator.runtime.cache import Cache
+from petctl.kube.failures import Conflict, Forbidden
 from tests.unit.operator.held import CORE, JOBS, Held, elastic_job
 
 NOW = 1_800_000_000.0

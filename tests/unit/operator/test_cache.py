@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.clusters.kubernetes.api import Api, Items
-from petctl.clusters.kubernetes.failures import Forbidden, Gone, ServerUnreachable
-from petctl.operator import cache as module
-from petctl.operator.cache import Cache, Object
+from petctl.clusters.kubernetes.operator.runtime import cache as module
+from petctl.clusters.kubernetes.operator.runtime.cache import Cache, Object
+from petctl.kube.api import Api, Items
+from petctl.kube.failures import Forbidden, Gone, ServerUnreachable
 from tests.unit.clusters.kubernetes.servers import Handler, access_to, certificate, serving, url_of
 
 pytestmark = pytest.mark.timeout(60)

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any, Iterator
 
-from petctl.operator.crd import crd
-from petctl.operator.elasticjob import read_job
-from petctl.operator.template import OF_CONTAINERS, OF_PODS
+from petctl.clusters.kubernetes.operator.elasticjob import read_job
+from petctl.clusters.kubernetes.operator.install.crd import crd
+from petctl.clusters.kubernetes.operator.install.template import OF_CONTAINERS, OF_PODS
 
 DOCS = Path(__file__).parents[3] / "docs"
 (VERSION,) = crd()["spec"]["versions"]

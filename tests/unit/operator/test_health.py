@@ -10,10 +10,10 @@ import urllib.request
 
 import pytest
 
+from petctl.clusters.kubernetes.operator.runtime import health as module
+from petctl.clusters.kubernetes.operator.runtime.health import Health, serve_health
+from petctl.clusters.kubernetes.operator.runtime.options import parse_options
 from petctl.errors import UsageError
-from petctl.operator import health as module
-from petctl.operator.health import Health, serve_health
-from petctl.operator.options import parse_options
 
 
 def free_port() -> int:

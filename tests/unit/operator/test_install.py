@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import petctl
-from petctl.clusters.archive import operator_bytes
-from petctl.operator.install import MINE, NAME, Wishes, objects, operator, rules_for_jobs
+from petctl.clusters.agent_archive import operator_bytes
+from petctl.clusters.kubernetes.operator.install.objects import MINE, NAME, Wishes, objects, operator, rules_for_jobs
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.clusters.kubernetes.api import Api, Items
-from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject
+from petctl.clusters.kubernetes.operator.install.installer import install, uninstall
+from petctl.clusters.kubernetes.operator.install.objects import NAME, Wishes, objects
 from petctl.errors import UsageError
-from petctl.operator.install import NAME, Wishes, objects
-from petctl.operator.installing import install, uninstall
+from petctl.kube.api import Api, Items
+from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject
 
 HOME = "/api/v1/namespaces/petctl-system"
 DEPLOYMENT = f"/apis/apps/v1/namespaces/petctl-system/deployments/{NAME}"

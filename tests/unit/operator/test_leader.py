@@ -11,8 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.clusters.kubernetes.api import Api
-from petctl.clusters.kubernetes.failures import (
+from petctl.clusters.kubernetes.operator.runtime import leader as module
+from petctl.clusters.kubernetes.operator.runtime.leader import Claim, Leader
+from petctl.kube.api import Api
+from petctl.kube.failures import (
     Conflict,
     Forbidden,
     KubernetesError,
@@ -20,8 +22,6 @@ from petctl.clusters.kubernetes.failures import (
     ObjectExists,
     ServerUnreachable,
 )
-from petctl.operator import leader as module
-from petctl.operator.leader import Claim, Leader
 
 pytestmark = pytest.mark.timeout(60)
 WITHIN = 20.0
@@ -326,7 +326,7 @@ def test_one_leads_until_it_is_stopped_and_then_the_other(server: Server, start:
 def test_who_cannot_renew_stops_in_time_and_leads_again_later(
     server: Server, start: Start, how: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "petctl.operator")
+    caplog.set_level(logging.INFO, "petctl.clusters.kubernetes.operator")
     only = start("a", SHORT)
     assert only.leads.wait(WITHIN)
     if how == "silent":

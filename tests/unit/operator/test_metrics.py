@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob
+from petctl.clusters.kubernetes.operator.runtime import metrics
+from petctl.clusters.kubernetes.operator.runtime.cache import Cache
+from petctl.clusters.kubernetes.operator.runtime.metrics import JobMetrics
 from petctl.errors import Unreachable
-from petctl.operator import metrics
-from petctl.operator.cache import Cache
-from petctl.operator.elasticjob import ElasticJob
-from petctl.operator.metrics import JobMetrics
 from tests.unit.operator.held import JOBS, Held, elastic_job
 
 TOTALS = {"rounds_run": 3, "nodes_lost": 2, "spent": 1, "seconds_lost": 1.25, "unknown": "x"}

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from petctl.clusters.kubernetes.operator.pods import coordinator_pod, node_pod
+from petctl.clusters.kubernetes.operator.record import record_of
 from petctl.errors import UsageError
-from petctl.operator.pods import coordinator_pod, node_pod
-from petctl.operator.record import record_of
 from tests.unit.operator.world import World
 
 LIMITS = {"cpu": "1", "memory": "256Mi"}

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from petctl.operator.queue import FIRST, LONGEST, Clock, Queue
+from petctl.clusters.kubernetes.operator.runtime.queue import FIRST, LONGEST, Clock, Queue
 
 
 class Played(Clock):

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.elasticjobs import MOST_NODES
-from petctl.clusters.kubernetes.looking import OUTCOME
-from petctl.clusters.kubernetes.manifests import LEFT
-from petctl.clusters.kubernetes.moments import written
+from petctl.clusters.kubernetes.elastic_jobs import MOST_NODES
+from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import NUMBER
-from petctl.operator.ending import LINGER
-from petctl.operator.pods import number_of
-from petctl.operator.reconcile import AT_ONCE, GIVE_UP, TRY_AGAIN, decide
-from petctl.operator.remembering import KEPT
-from petctl.operator.steps import Announce, CreateNode
+from petctl.clusters.kubernetes.operator.actions import Announce, CreateNode
+from petctl.clusters.kubernetes.operator.completion import LINGER
+from petctl.clusters.kubernetes.operator.failure_history import KEPT
+from petctl.clusters.kubernetes.operator.pods import number_of
+from petctl.clusters.kubernetes.operator.reconcile import AT_ONCE, GIVE_UP, TRY_AGAIN, decide
+from petctl.clusters.kubernetes.pods.manifests import LEFT
+from petctl.kube.timestamps import written
 from tests.unit.operator.world import Killed, World
 
 ONE = {"name": "A", "value": "1"}

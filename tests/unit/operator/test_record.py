@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.operator.record import record_of
+from petctl.clusters.kubernetes.operator.record import record_of
 from tests.unit.operator.world import World
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any, cast
 
-from petctl.clusters.kubernetes.api import Api
-from petctl.clusters.kubernetes.failures import ServerUnreachable
-from petctl.operator.install import rules_for_jobs
-from petctl.operator.rights import _NEEDED, REVIEWS, missing_rights, watch_rights
+from petctl.clusters.kubernetes.operator.install.objects import rules_for_jobs
+from petctl.clusters.kubernetes.operator.runtime.rights import _NEEDED, REVIEWS, missing_rights, watch_rights
+from petctl.kube.api import Api
+from petctl.kube.failures import ServerUnreachable
 
 
 class Server:

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.api import Items
-from petctl.clusters.kubernetes.asking import Asking
-from petctl.clusters.kubernetes.failures import Forbidden, Invalid, KubernetesError
+from petctl.clusters.kubernetes.coordinator_client import Asking
 from petctl.clusters.kubernetes.names import NUMBER, OWNER
+from petctl.clusters.kubernetes.operator import run
+from petctl.clusters.kubernetes.operator.reconcile import AT_ONCE
+from petctl.clusters.kubernetes.operator.run import Looks
+from petctl.clusters.kubernetes.operator.runtime.health import Health
+from petctl.clusters.kubernetes.operator.runtime.options import Options
 from petctl.errors import PetctlError
-from petctl.operator import run
-from petctl.operator.health import Health
-from petctl.operator.options import Options
-from petctl.operator.reconcile import AT_ONCE
-from petctl.operator.run import Looks
+from petctl.kube.api import Items
+from petctl.kube.failures import Forbidden, Invalid, KubernetesError
 from tests.unit.operator.held import CORE, JOBS, Held, Object, elastic_job
 
 KEY = ("team", "hello")
@@ -145,7 +145,7 @@ def test_a_piece_for_the_coordinator_that_went_wrong_later_is_told(looks: Looks,
 def test_what_a_coordinator_refuses_is_one_line_and_tried_again(
     looks: Looks, server: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "petctl.operator")
+    caplog.set_level(logging.INFO, "petctl.clusters.kubernetes.operator")
     tries = []
 
     def look(key: object) -> None:

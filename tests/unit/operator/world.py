@@ -11,14 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from petctl.clusters.kubernetes.moments import written
 from petctl.clusters.kubernetes.names import COORDINATOR, NODE
-from petctl.operator import pods as make
-from petctl.operator.elasticjob import ElasticJob, read_job
-from petctl.operator.pods import role_of
-from petctl.operator.reconcile import decide
-from petctl.operator.seen import Seen
-from petctl.operator.steps import (
+from petctl.clusters.kubernetes.operator import pods as make
+from petctl.clusters.kubernetes.operator.actions import (
     CreateCoordinator,
     CreateNode,
     CreateService,
@@ -32,6 +27,11 @@ from petctl.operator.steps import (
     Tell,
     Told,
 )
+from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
+from petctl.clusters.kubernetes.operator.observation import Seen
+from petctl.clusters.kubernetes.operator.pods import role_of
+from petctl.clusters.kubernetes.operator.reconcile import decide
+from petctl.kube.timestamps import written
 
 Object = dict[str, Any]
 START = 1_800_000_000.0

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from petctl import causes
-from petctl.rendezvous import blame
-from petctl.rendezvous.blame import OF_PEERS, OWN, UNCLEAR, origin, root_cause
-from petctl.rendezvous.messages import Failure
+from petctl.rendezvous.core import blame
+from petctl.rendezvous.core.blame import OF_PEERS, OWN, UNCLEAR, origin, root_cause
+from petctl.rendezvous.core.messages import Failure
 
 GLOO = "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:4711"
 NCCL = "torch.distributed.DistBackendError: NCCL error in: ../ProcessGroupNCCL.cpp:2356, ncclRemoteError"

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.budget import FALLS, Budget, Falls
-from petctl.rendezvous.messages import Failure
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.budget import FALLS, Budget, Falls
+from petctl.rendezvous.core.messages import Failure
 
 MEMBERS = [("0", "i-0"), ("1", "i-1")]
 SILENCE = 5.0

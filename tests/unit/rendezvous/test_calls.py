@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.errors import UsageError
-from petctl.rendezvous.calls import FLAG, LIST, NAMES, NUMBER, TEXT, WHOLE, Call, calls_of
+from petctl.rendezvous.net.calls import FLAG, LIST, NAMES, NUMBER, TEXT, WHOLE, Call, calls_of
 
 CALL = Call(lambda **words: words, {"wanted": WHOLE}, {"kill": FLAG})
 JSON = st.recursive(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from petctl.rendezvous.decide import cheapest, choose, natural, places_for, ranks_for, share, wait_reason
-from petctl.rendezvous.messages import Header, Report
+from petctl.rendezvous.core.decide import cheapest, choose, natural, places_for, ranks_for, share, wait_reason
+from petctl.rendezvous.core.messages import Header, Report
 
 
 def report(name: str, procs: int = 1, note: str = "") -> Report:

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from petctl.rendezvous import heartbeat
-from petctl.rendezvous import member as node
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.deadlines import Deadlines
-from petctl.rendezvous.events import Config, Disconnected, Event, Reported, Scale, Tell
-from petctl.rendezvous.messages import Header, Order, Report
+from petctl.rendezvous.core import heartbeat
+from petctl.rendezvous.core import member as node
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.deadlines import Deadlines
+from petctl.rendezvous.core.events import Config, Disconnected, Event, Reported, Scale, Tell
+from petctl.rendezvous.core.messages import Header, Order, Report
 from tests.unit.rendezvous.test_machine import Story, orders, told
 from tests.unit.rendezvous.test_member import connected, only
 

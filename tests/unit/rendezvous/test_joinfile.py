@@ -6,8 +6,8 @@ import stat
 import pytest
 
 from petctl.errors import Unreachable, UsageError
-from petctl.rendezvous.joinfile import JoinFile, read_join_file, write_join_file
-from petctl.rendezvous.locator import is_loopback, join_address, resolve, split_address
+from petctl.rendezvous.net.join_file import JoinFile, read_join_file, write_join_file
+from petctl.rendezvous.net.locator import is_loopback, join_address, resolve, split_address
 
 JOIN = JoinFile("mnist-3f9k", "c0ffee", "ab" * 32, {"address": "10.0.0.1:7000"}, {"argv": ["petctl"], "lock": "l"})
 

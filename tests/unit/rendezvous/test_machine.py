@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.budget import FALL_WITHIN
-from petctl.rendezvous.events import (
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.budget import FALL_WITHIN
+from petctl.rendezvous.core.events import (
     Config,
     Disconnected,
     End,
@@ -23,8 +23,8 @@ from petctl.rendezvous.events import (
     Scale,
     Tell,
 )
-from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Progress, Report
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Place, Progress, Report
 
 CONFIG = Config(min_nodes=1, max_nodes=2, wanted=2, restarts=1)
 

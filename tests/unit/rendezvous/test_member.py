@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from petctl.rendezvous import member as node
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place
+from petctl.rendezvous.core import member as node
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Place
 
 PLACE = Place(0, 2, 0, 2, "host", 4242)
 

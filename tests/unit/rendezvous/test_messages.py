@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.errors import ProtocolError
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.messages import Failure, Header, Order, Outcome, Place, Progress, Report, Stall
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Place, Progress, Report, Stall
 
 FULL = Report(
     "0",

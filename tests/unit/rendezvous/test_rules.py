@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from petctl.rendezvous import member as node
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.events import Config, Disconnected, Event, Expect, Late, Reported, Roster, Scale
-from petctl.rendezvous.messages import Failure, Header, Order, Place, Report
+from petctl.rendezvous.core import member as node
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.events import Config, Disconnected, Event, Expect, Late, Reported, Roster, Scale
+from petctl.rendezvous.core.messages import Failure, Header, Order, Place, Report
 from tests.unit.rendezvous.test_machine import LOST_PEER, Story, orders
 from tests.unit.rendezvous.test_member import header, only, prepared, running
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from petctl.rendezvous import member as mb
-from petctl.rendezvous import messages as m
-from petctl.rendezvous.events import Config, Event, Late, Reported, Tell
-from petctl.rendezvous.machine import Coordinator
-from petctl.rendezvous.messages import Header, Order, Progress, Report
-from petctl.rendezvous.stall import SLOW_FOR, StepWatch, median, names
+from petctl.rendezvous.core import member as mb
+from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.events import Config, Event, Late, Reported, Tell
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.core.messages import Header, Order, Progress, Report
+from petctl.rendezvous.core.stall import SLOW_FOR, StepWatch, median, names
 
 
 def told(heard: int, *steps: int, pace: float = 10.0, gap: float = 0.1, busy: float = 0.0) -> Progress:

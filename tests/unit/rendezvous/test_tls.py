@@ -7,7 +7,7 @@ from asyncio import sslproto
 
 import pytest
 
-from petctl.rendezvous.tls import client_context, use_small_buffers
+from petctl.rendezvous.net.tls import client_context, use_small_buffers
 
 RECORD = 16 << 10  # bytes of the longest TLS record
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.errors import AuthError, ProtocolError
-from petctl.rendezvous.wire import (
+from petctl.rendezvous.net.frames import (
     PLAIN,
     UNPROVEN_LIMIT,
     CoordinatorProof,

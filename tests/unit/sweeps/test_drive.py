@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from petctl.cli.sweep import command
+from petctl.cli.sweeps.sweep import command
 from petctl.clusters.base import AlreadyExists, LogLine
 from petctl.clusters.local.cluster import LocalCluster
-from petctl.clusters.local.jobdir import take_lock
+from petctl.clusters.local.job_directory import take_lock
 from petctl.clusters.patience import AWAY
+from petctl.controller.status.records import first_status
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
+from petctl.job import Job, job_to_dict
 from petctl.jobs import submit
-from petctl.spec import Job, job_to_dict
-from petctl.supervision.records import first_status
 from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin
 from petctl.sweeps.drive import Driver

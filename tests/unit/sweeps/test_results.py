@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from petctl.cli.sweep_show import advice, cells, first_rows, first_words, header, untold
+from petctl.cli.sweeps.show import advice, cells, first_rows, first_words, header, untold
 from petctl.errors import UsageError
 from petctl.sweeps.drive import Driver
 from petctl.sweeps.plot import draw

@@ -9,10 +9,10 @@ import click
 import pytest
 
 from petctl.cli.job_options import CONTEXT, job_options
-from petctl.cli.sweep import command
-from petctl.cli.sweep_points import jobs_of, points_of, takes_names
+from petctl.cli.sweeps.points import jobs_of, points_of, takes_names
+from petctl.cli.sweeps.sweep import command
 from petctl.errors import NotFound, SpecError, UsageError
-from petctl.spec import Job
+from petctl.job import Job
 
 
 @click.command(context_settings=CONTEXT)

@@ -1,11 +1,11 @@
 """Jobs on Kubernetes, and petctl's own small client for its API: standard library only, imported as it is used.
 
     kubeconfig.py   which server, which namespace, and who one is: from kubeconfig files or a pod's service account
-    entries.py      ... their entries and fields
+    kubeconfig_entries.py      ... their entries and fields
     users.py        ... their users
     access.py       what was found there, as plain data
     credentials.py  tokens and certificates, read or made anew when they have run out
-    plugin.py       ... those that a program of the user's makes
+    credential_plugin.py       ... those that a program of the user's makes
     api.py          objects, watches, logs, commands and ports: the door to all of this
     requests.py     how a request is made, and when once more
     connection.py   TLS and sockets

@@ -1,5 +1,5 @@
 """A namespace of a Kubernetes cluster as a `Cluster`, for users who may create Jobs in it and nothing more, and for
-those who have an operator that looks after ElasticJobs; what differs between the two is in `owners.py`.
+those who have an operator that looks after ElasticJobs; what differs between the two is in `job_owner.py`.
 
 Every job's truth is in its objects (`manifests.py`), so any machine with the same access sees, follows and ends it.
 What happens inside a running job is asked of its coordinator, through the API server; once it has ended, its pod's
@@ -21,20 +21,21 @@ from pathlib import Path
 from typing import Any
 
 from petctl.clusters.base import LogFilter, LogLine, Output
-from petctl.clusters.kubernetes import logs, looking, lostnodes, pending, podends
-from petctl.clusters.kubernetes import manifests as make
-from petctl.clusters.kubernetes.api import Api, Items, path
-from petctl.clusters.kubernetes.asking import Asking, running
-from petctl.clusters.kubernetes.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable
-from petctl.clusters.kubernetes.kubeconfig import find_access
+from petctl.clusters.kubernetes import job_status, logs
+from petctl.clusters.kubernetes.coordinator_client import Asking, running
+from petctl.clusters.kubernetes.job_owner import Owner, Owners
 from petctl.clusters.kubernetes.logs import Item, Place
 from petctl.clusters.kubernetes.names import COORDINATOR, MANAGED, NODE, object_name, selector
-from petctl.clusters.kubernetes.owners import Owner, Owners
+from petctl.clusters.kubernetes.pods import manifests as make
+from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.patience import Patience
 from petctl.errors import NotFound, Unreachable, UsageError
-from petctl.rendezvous.decide import natural
-from petctl.rendezvous.joinfile import write_join_file
-from petctl.spec import Job
+from petctl.job import Job
+from petctl.kube.api import Api, Items, path
+from petctl.kube.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable
+from petctl.kube.kubeconfig import find_access
+from petctl.rendezvous.core.decide import natural
+from petctl.rendezvous.net.join_file import write_join_file
 
 WATCH = 20.0  # seconds that one question may stay open
 LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in its coordinator, or in the pods of that
@@ -90,14 +91,14 @@ class KubernetesCluster:
 
     def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The job's record, with the objects that it consists of."""
-        from petctl.clusters.kubernetes.plan import make_plan
+        from petctl.clusters.kubernetes.build_record import make_plan
 
         return make_plan(job, job_id, self.home, self._namespace, self.settings, code)
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]]:
         """The objects that `submit` makes, but for their owner: its uid is not known before it is there."""
-        from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
-        from petctl.clusters.kubernetes.plan import make_plan
+        from petctl.clusters.kubernetes.build_record import make_plan
+        from petctl.clusters.kubernetes.payload import check_stores, material, new_credentials
 
         plan = make_plan(job, job_id, self.home, self._namespace, self.settings, None, make.SMALL_PIECE, False)
         names = [*make.CREDENTIALS, *([make.GRANTS] if plan["plan"]["grants"] else [])]
@@ -113,8 +114,8 @@ class KubernetesCluster:
 
         Nodes are made last: where a quota has room for a few pods only, the coordinator's must be one of them.
         """
-        from petctl.clusters.archive import small_agent_bytes
-        from petctl.clusters.kubernetes.material import check_stores, material, new_credentials
+        from petctl.clusters.agent_archive import small_agent_bytes
+        from petctl.clusters.kubernetes.payload import check_stores, material, new_credentials
 
         first, *others = plan["plan"]["objects"]
         nodes = [manifest for manifest in others if manifest["kind"] == "Job"]
@@ -150,8 +151,8 @@ class KubernetesCluster:
         code, pieces = record["code"], record["plan"]["pieces"]
         if code:
             # Never the path that the ConfigMap names: whoever may edit it could have any file of this machine sent.
-            from petctl.bundle.cabinet import Cabinet, is_snapshot_id
-            from petctl.clusters.code import bounds_of
+            from petctl.bundle.bundle_cache import Cabinet, is_snapshot_id
+            from petctl.submission.code import bounds_of
 
             cabinet = Cabinet(self.home / "bundles")
             if not is_snapshot_id(code.get("id")):
@@ -192,35 +193,35 @@ class KubernetesCluster:
     def _look(self, job_id: str) -> tuple[dict[str, Any], Items]:
         """The status, and the coordinator's pods that it was made from."""
         owner, pods = self._seen(job_id)
-        message = looking.ended(owner.object, pods)
+        message = job_status.ended(owner.object, pods)
         if message is not None:
             printed = logs.last_status(self._api, self._namespace, pods)
-            status = looking.final_status(self._record_or_bare(job_id, owner), message, printed)
+            status = job_status.final_status(self._record_or_bare(job_id, owner), message, printed)
             return self._with_ends(job_id, owner, {**status, "cluster": self.name}), pods
         try:
             status = self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0))
         except Unreachable:
             return self._unheard(job_id, owner, pods), pods
-        if pending.is_short(status):
+        if unschedulable.is_short(status):
             nodes = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
-            troubles = partial(pending.troubles, self._api, self._namespace)
-            status = pending.explained(status, nodes, partial(owner.refusal, NODE), troubles)
+            troubles = partial(unschedulable.troubles, self._api, self._namespace)
+            status = unschedulable.explained(status, nodes, partial(owner.refusal, NODE), troubles)
         return self._with_ends(job_id, owner, status), pods
 
     def _with_ends(self, job_id: str, owner: Owner, status: dict[str, Any]) -> dict[str, Any]:
         """The status with what was the end of pods, where that matters."""
-        if not podends.may_have_lost(status):
+        if not pod_termination.may_have_lost(status):
             return status
         ends = self._ends(job_id, owner)
         if not ends and status["finished"] is not None:
-            ends = lostnodes.vanished(self._api, self._namespace, job_id)
-        return podends.explained(status, ends)
+            ends = node_losses.vanished(self._api, self._namespace, job_id)
+        return pod_termination.explained(status, ends)
 
-    def _ends(self, job_id: str, owner: Owner) -> list[podends.End]:
+    def _ends(self, job_id: str, owner: Owner) -> list[pod_termination.End]:
         pods = self._api.list(path("pods", self._namespace), selector(job_id, NODE), "status.phase=Failed")
-        return podends.ends_of(pods, owner.object)
+        return pod_termination.ends_of(pods, owner.object)
 
-    def _ends_so_far(self, job_id: str) -> list[podends.End]:
+    def _ends_so_far(self, job_id: str) -> list[pod_termination.End]:
         """None where they cannot be had: what a coordinator tells is told without them."""
         with suppress(KubernetesError):
             return self._ends(job_id, self._owners.find(job_id))
@@ -231,9 +232,9 @@ class KubernetesCluster:
         printed = logs.last_status(self._api, self._namespace, running(pods))
         if printed:
             return self._not_over(printed)
-        refused = pending.trouble_of(self._api, self._namespace, pods) if pods else owner.refusal(COORDINATOR)
+        refused = unschedulable.trouble_of(self._api, self._namespace, pods) if pods else owner.refusal(COORDINATOR)
         nodes = partial(self._api.list, path("pods", self._namespace), selector(job_id, NODE))
-        return looking.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused, nodes)
+        return job_status.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused, nodes)
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
@@ -244,7 +245,7 @@ class KubernetesCluster:
                 left = deadline - time.monotonic()
                 if status != seen or left <= 0:
                     return status
-                self._wait_for_news(job_id, pods, min(left, LOOK_ANYWAY if pending.is_short(status) else WATCH))
+                self._wait_for_news(job_id, pods, min(left, LOOK_ANYWAY if unschedulable.is_short(status) else WATCH))
                 patience.restored()
             except ServerUnreachable as failure:
                 patience.bear(failure, deadline)
@@ -274,18 +275,18 @@ class KubernetesCluster:
             printed = logs.lines_so_far(self._api, self._namespace, selector(job_id, COORDINATOR))
             ends = self._ends_so_far(job_id)
             known = {end.uid for end in ends}  # an operator remembers what is an event too
-            gone = lostnodes.vanished(self._api, self._namespace, job_id)
+            gone = node_losses.vanished(self._api, self._namespace, job_id)
             ends += [end for end in gone if end.uid not in known]
-            return lostnodes.explained(logs.event_lines(printed), ends)
+            return node_losses.explained(logs.event_lines(printed), ends)
         told = logs.event_lines(self._following(job_id, COORDINATOR, {}))
-        return lostnodes.explained_as_they_come(told, partial(self._ends_so_far, job_id))
+        return node_losses.explained_as_they_come(told, partial(self._ends_so_far, job_id))
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What the nodes' pods have printed for the workers; of a job that has ended, what its store has."""
         if not follow and self._over(job_id):
             record = self._record(job_id)
             if record["results"].get("logs"):
-                from petctl.clusters.storedlogs import stored_lines
+                from petctl.clusters.archived_logs import stored_lines
 
                 return stored_lines(record, self.home, wanted)
         which = selector(job_id, NODE)
@@ -297,21 +298,21 @@ class KubernetesCluster:
         return chain(logs.worker_lines(past, wanted), logs.worker_lines(coming, wanted._replace(tail=None)))
 
     def _following(self, job_id: str, role: str, places: dict[str, Place]) -> Iterator[Item]:
-        from petctl.clusters.kubernetes.following import lines_as_they_come
+        from petctl.clusters.kubernetes.log_follow import lines_as_they_come
 
         over = partial(self._over, job_id)
         return lines_as_they_come(self._api, self._namespace, selector(job_id), role, over, places)
 
     def _over(self, job_id: str) -> bool:
         owner, pods = self._seen(job_id)
-        return looking.ended(owner.object, pods) is not None
+        return job_status.ended(owner.object, pods) is not None
 
     def outputs(self, job_id: str) -> list[Output]:
         """In the job's store; without one they go with their pods."""
         record = self._record(job_id)
         if not record["results"]:
             raise UsageError(f"the outputs of {job_id} are in its pods only, and go with them; --store keeps them")
-        from petctl.clusters.results import outputs_of
+        from petctl.submission.results import outputs_of
 
         return outputs_of(record)
 
@@ -320,7 +321,7 @@ class KubernetesCluster:
     def scale(self, job_id: str, wanted: int) -> str:
         """Asks for more or fewer pods, and tells the coordinator, or has it told."""
         owner, pods = self._seen(job_id)
-        if looking.ended(owner.object, pods) is not None:
+        if job_status.ended(owner.object, pods) is not None:
             raise UsageError(f"{job_id} has ended and cannot be scaled")
         return owner.scale(self._asking, pods, wanted)
 
@@ -328,9 +329,9 @@ class KubernetesCluster:
         """Asks the coordinator; a job that has none now is put to sleep for ever, which ends its pods. So is one that
         somebody has suspended: its coordinator may still answer, and goes before it could tell the outcome."""
         owner, pods = self._seen(job_id)
-        if looking.ended(owner.object, pods) is not None:
+        if job_status.ended(owner.object, pods) is not None:
             return "has ended already"
-        replaced = looking.was_replaced(owner.object, pods)
+        replaced = job_status.was_replaced(owner.object, pods)
         with suppress(Unreachable):
             if running(pods) and not owner.suspended:  # it may have just begun, and not listen yet
                 return str(self._asking.ask_soon(job_id, pods, "cancel", kill=kill))
@@ -349,7 +350,7 @@ class KubernetesCluster:
     def remove(self, job_id: str) -> None:
         """Deletes the owner, with all that was made for the job."""
         owner, pods = self._seen(job_id)
-        if looking.ended(owner.object, pods) is None:
+        if job_status.ended(owner.object, pods) is None:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
         owner.delete()
 
@@ -370,7 +371,7 @@ class KubernetesCluster:
         self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
     ) -> AbstractContextManager[int]:
         """A port here that leads to a node's."""
-        from petctl.clusters.proxy import forwarded
+        from petctl.clusters.port_forward import forwarded
 
         name = self._pod_of(job_id, node)["metadata"]["name"]
         return forwarded(lambda: self._api.dial(self._namespace, name, port), local_port, tell)
@@ -443,4 +444,4 @@ class KubernetesCluster:
         try:
             return self._record(job_id)
         except NotFound:
-            return looking.bare_record(job_id, self.name, owner.object)
+            return job_status.bare_record(job_id, self.name, owner.object)

@@ -1,7 +1,7 @@
 """What pods have printed, and what it means: a node's lines with rank and round, and the coordinator's events.
 
-Going on as more is printed is `following.py`. What a pod printed is gone with the pod: that is Kubernetes' way, and why
-results should have a store.
+Going on as more is printed is `log_follow.py`. What a pod printed is gone with the pod: that is Kubernetes' way, and
+why results should have a store.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from petctl.agent.stream import parse_tagged
+from petctl.agent.logs.stream import parse_tagged
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
 from petctl.clusters.kubernetes.names import CONTAINER, INDEX
-from petctl.supervision.compact import unpack
+from petctl.controller.status.compact import unpack
+from petctl.kube.api import Api, path
+from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 FINAL = "final"  # kind of what a coordinator prints last

@@ -18,21 +18,21 @@ from typing import Any
 
 from petctl.agent.task import CHECKPOINTS
 from petctl.clusters.base import InUse, LogFilter, LogLine, Output
-from petctl.clusters.local import reading
+from petctl.clusters.local import readers
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import check_listen, is_loopback
-from petctl.clusters.local.burial import CANCELLED_IN_LINE, bury, read_record
+from petctl.clusters.local.delete import remove_directory
+from petctl.clusters.local.finalize import CANCELLED_IN_LINE, bury, read_record
 from petctl.clusters.local.foreground import run_in_foreground
-from petctl.clusters.local.jobdir import JobDirectory, read_json, write_json, write_text
-from petctl.clusters.local.line import look, slots_of
-from petctl.clusters.local.lost import newest_status
-from petctl.clusters.local.removing import remove_directory
-from petctl.clusters.local.submitting import accept
+from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_text
+from petctl.clusters.local.job_status import newest_status
+from petctl.clusters.local.queue.queue import look, slots_of
+from petctl.clusters.local.submit import accept
+from petctl.controller.plurals import counted
+from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
-from petctl.rendezvous.joinfile import read_join_file, write_join_file
-from petctl.spec import Job
-from petctl.supervision.compact import unpack
-from petctl.supervision.counting import counted
+from petctl.job import Job
+from petctl.rendezvous.net.join_file import read_join_file, write_join_file
 
 REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
 
@@ -54,7 +54,7 @@ class LocalCluster:
 
     def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The job's record, as it will be kept."""
-        from petctl.clusters.local.plan import make_plan  # only a submitter needs all that it imports
+        from petctl.clusters.local.build_record import make_plan  # only a submitter needs all that it imports
 
         return make_plan(job, JobDirectory(self.jobs / job_id), self.settings, code)
 
@@ -69,7 +69,7 @@ class LocalCluster:
         if record.get("code"):
             archive = self._directory(job_id).code  # its own link: it may be the last one
             if not archive.exists():  # this home is a copy of another one, or somebody made room
-                from petctl.bundle.cabinet import Cabinet
+                from petctl.bundle.bundle_cache import Cabinet
 
                 archive = Cabinet(self.home / "bundles").path(record["code"]["id"])
             record["code"]["archive"] = str(archive)
@@ -85,15 +85,15 @@ class LocalCluster:
         if plan["plan"]["container"].get("credentials"):
             secret_file.secret_values(self.home, {"image_credentials": plan["plan"]["container"]["credentials"]})
         if plan["folders"]:
-            from petctl.clusters.jobfolders import check_folders
+            from petctl.submission.folder_mounts import check_folders
 
             check_folders(plan["folders"], self.home)
         if plan["results"]:
-            from petctl.clusters.results import check_results
+            from petctl.submission.results import check_results
 
             check_results(plan["plan"]["grants"], self.home)
         if plan["code"] and (plan["plan"]["task"]["code"]["grant"] or not Path(plan["code"]["archive"]).exists()):
-            from petctl.clusters.codestore import keep_code
+            from petctl.submission.code_store import keep_code
 
             keep_code(plan["code"], plan["plan"]["grants"], self.home)
         try:
@@ -108,7 +108,7 @@ class LocalCluster:
 
     def notes(self, job_id: str) -> list[str]:
         """The plan's, and what a job that waits may lose."""
-        from petctl.clusters.local.start_environment import waiting_note
+        from petctl.clusters.local.controller.start_environment import waiting_note
 
         directory, record = self._directory(job_id), self.record(job_id)
         note = waiting_note(directory, record)
@@ -132,22 +132,22 @@ class LocalCluster:
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
-        return reading.watch_status(self._directory(job_id), seen, timeout)
+        return readers.watch_status(self._directory(job_id), seen, timeout)
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
         """What has happened."""
-        return reading.read_events(self._directory(job_id), follow)
+        return readers.read_events(self._directory(job_id), follow)
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What the workers wrote."""
         directory = self._directory(job_id)
         if wanted.node is not None:
             _known_node(newest_status(directory), wanted.node)
-        return reading.read_logs(directory, wanted, follow)
+        return readers.read_logs(directory, wanted, follow)
 
     def outputs(self, job_id: str) -> list[Output]:
         """Where a job's outputs lie."""
-        from petctl.clusters.results import outputs_of
+        from petctl.submission.results import outputs_of
 
         return outputs_of(self.record(job_id))
 
@@ -213,7 +213,7 @@ class LocalCluster:
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in the job's directory with a node's environment."""
-        from petctl.agent.environment import output_variable  # costs more than all the rest of this file
+        from petctl.agent.workers.environment import output_variable  # costs more than all the rest of this file
 
         directory = self._directory(job_id)
         status = self._live(directory, "entered")
@@ -230,13 +230,13 @@ class LocalCluster:
         }
         cwd = task["cwd"] or str(directory.unpacked / task["code"]["inside"])
         if task.get("batchai"):
-            from petctl.clusters import batchai
+            from petctl.submission import batchai
 
             more, work = batchai.environment(read_json(directory.job) or {}, name)
             environment, cwd = {**environment, **more}, work or cwd
         container = (read_json(directory.job) or {})["plan"].get("container")
         if container:
-            from petctl.clusters.local.containers import enter_container
+            from petctl.clusters.local.containers.node_containers import enter_container
 
             return enter_container(container, directory, name, argv, environment, cwd)
         try:
@@ -252,7 +252,7 @@ class LocalCluster:
         row = _known_node(status, node) if node is not None else _first_node(status)
         import socket
 
-        from petctl.clusters.proxy import forwarded
+        from petctl.clusters.port_forward import forwarded
 
         place = row["address"] or "127.0.0.1", port
         return forwarded(lambda: socket.create_connection(place, timeout=10), local_port, tell)
@@ -307,7 +307,7 @@ class LocalCluster:
 
     def _ask(self, directory: JobDirectory, call: str, **words: Any) -> Any:
         """Asks the coordinator, also one that is just being replaced."""
-        from petctl.rendezvous.client import ControlLink  # sockets, for the few commands that need them
+        from petctl.rendezvous.net.client import ControlLink  # sockets, for the few commands that need them
 
         join = read_join_file(directory.join).for_control(directory.token.read_text().strip())
         deadline = time.monotonic() + REVIVE_PATIENCE
@@ -318,7 +318,7 @@ class LocalCluster:
             except Unreachable:
                 if time.monotonic() > deadline or not directory.alive():
                     raise
-                reading.watch_status(directory, newest_status(directory), 0.1)
+                readers.watch_status(directory, newest_status(directory), 0.1)
 
 
 def make_checkpoints(directory: JobDirectory, wanted: Path) -> None:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Iterator, List
 
-from petctl.agent import private
+from petctl.agent.node import runtime_dir
 
 MARKER = b"PETCTL_NODE_KEY="
 _OUTPUTS = b"PETCTL_OUTPUT_DIR="
@@ -76,7 +76,7 @@ def sweep(job: str, state_directories: Path, node: str = "", patience: float = 5
         found = mark.found()
         if not found or time.monotonic() > deadline:
             for directory in [state_directories / node] if node else state_directories.glob("*"):
-                private.remove_of(str(directory))
+                runtime_dir.remove_of(str(directory))
             return ended
         for pid in found:
             ended += _end(pid, mark, deadline)

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping
 
-from petctl.agent.owner_only import make_private_directory
-from petctl.clusters.local.jobdir import write_json
+from petctl.agent.node.owner_only import make_private_directory
+from petctl.clusters.local.job_directory import write_json
 from petctl.errors import NotFound, UsageError
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from petctl.clusters.certificate import Certificate, make_certificate
-from petctl.clusters.kubernetes.access import Access
-from petctl.clusters.kubernetes.credentials import Credentials
-from petctl.clusters.kubernetes.websocket import masked
+from petctl.kube.access import Access
+from petctl.kube.credentials import Credentials
+from petctl.kube.websocket import masked
 
 WITHIN = 20.0
 _GUID = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

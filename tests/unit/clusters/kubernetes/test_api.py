@@ -16,11 +16,11 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from petctl.clusters.certificate import Certificate
-from petctl.clusters.kubernetes import failures
-from petctl.clusters.kubernetes.access import Access
-from petctl.clusters.kubernetes.api import Api, path
-from petctl.clusters.kubernetes.credentials import Credentials, Nobody
 from petctl.errors import UsageError
+from petctl.kube import failures
+from petctl.kube.access import Access
+from petctl.kube.api import Api, path
+from petctl.kube.credentials import Credentials, Nobody
 from tests.unit.clusters.kubernetes.servers import (
     WITHIN,
     Handler,
@@ -393,7 +393,7 @@ def test_a_log_that_is_refused(made: Certificate) -> None:
 
 def test_a_busy_server_is_asked_again_when_it_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("petctl.clusters.kubernetes.requests.time.sleep", pauses.append)
+    monkeypatch.setattr("petctl.kube.requests.time.sleep", pauses.append)
 
     def script(handler: Handler) -> None:
         if len(server.requests) < 3:
@@ -493,8 +493,8 @@ def test_a_proxy_that_is_not_there_is_named_without_its_password(made: Certifica
 
 
 def test_importing_it_imports_neither_ssl_nor_yaml() -> None:
-    code = "import sys, petctl.clusters.kubernetes.api, petctl.clusters.kubernetes.kubeconfig; print(*sys.modules)"
+    code = "import sys, petctl.kube.api, petctl.kube.kubeconfig; print(*sys.modules)"
     words = [sys.executable, "-c", code]
     loaded = set(subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ).stdout.split())
-    assert "petctl.clusters.kubernetes.requests" in loaded
+    assert "petctl.kube.requests" in loaded
     assert not loaded & {"ssl", "http.client", "yaml", "asyncio", "subprocess", "msgspec", "click", "socket"}

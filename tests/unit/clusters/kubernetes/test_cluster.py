@@ -11,16 +11,19 @@ from typing import Any
 
 import pytest
 
-from petctl.bundle.cabinet import Cabinet
+from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.snapshot import take
 from petctl.causes import find
 from petctl.clusters import patience
 from petctl.clusters.base import LogFilter
-from petctl.clusters.kubernetes import following, logs, looking
-from petctl.clusters.kubernetes import manifests as make
-from petctl.clusters.kubernetes.api import Items
+from petctl.clusters.kubernetes import job_status, log_follow, logs
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
-from petctl.clusters.kubernetes.failures import (
+from petctl.clusters.kubernetes.names import ID, ROLE
+from petctl.clusters.kubernetes.pods import manifests as make
+from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
+from petctl.jobs.status import status_from
+from petctl.kube.api import Items
+from petctl.kube.failures import (
     Forbidden,
     Gone,
     KubernetesError,
@@ -28,9 +31,6 @@ from petctl.clusters.kubernetes.failures import (
     ObjectExists,
     ServerUnreachable,
 )
-from petctl.clusters.kubernetes.names import ID, ROLE
-from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
-from petctl.jobs.status import status_from
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 
 pytestmark = pytest.mark.timeout(60)
@@ -51,7 +51,7 @@ RECORD: dict[str, Any] = {
     "directory": "",
     "plan": {"config": {"min_nodes": 1, "wanted": 2, "max_nodes": 4, "restarts": 3}, "pieces": 0},
 }
-RUNNING = {**looking.waiting_status(RECORD, {"spec": {}}, []), "state": "running", "sentence": "all is well"}
+RUNNING = {**job_status.waiting_status(RECORD, {"spec": {}}, []), "state": "running", "sentence": "all is well"}
 AWAY = ServerUnreachable("the server cannot be reached")
 NOBODY = Unreachable("nobody listens")
 
@@ -157,7 +157,7 @@ def server() -> Server:
 
 @pytest.fixture
 def cluster(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
-    for module in (following, patience):
+    for module in (log_follow, patience):
         monkeypatch.setattr(module, "FIRST", 0.001)
         monkeypatch.setattr(module, "LONGEST", 0.002)
     cluster = KubernetesCluster(tmp_path, {"name": "k8s"})
@@ -174,7 +174,7 @@ def coordinator(phase: str = "Running", name: str = "c-0-a", **more: str) -> Pod
 def answers(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, *what: Any) -> Coordinator:
     made = Coordinator(*what)
     monkeypatch.setattr(cluster._asking, "join_file", lambda job_id, control=False: None)
-    monkeypatch.setattr("petctl.rendezvous.client.ControlLink", lambda *words, **more: made)
+    monkeypatch.setattr("petctl.rendezvous.net.client.ControlLink", lambda *words, **more: made)
     return made
 
 
@@ -415,7 +415,7 @@ def test_a_cancel_waits_for_a_coordinator_that_has_just_begun(
     link = answers(cluster, monkeypatch, NOBODY, KubernetesError("connection refused"), "is being cancelled")
     assert cluster.cancel(JOB, True) == "is being cancelled"
     assert link.calls == [("cancel", {"kill": True})] * 3
-    assert looking.OUTCOME not in server.objects[COORDINATOR]["metadata"]["annotations"]
+    assert job_status.OUTCOME not in server.objects[COORDINATOR]["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize("failed, when", [(0, "before it started"), (1, "while its coordinator was away")])
@@ -434,7 +434,7 @@ def test_a_job_without_coordinator_is_cancelled_from_outside(
 def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancelled(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petctl.clusters.kubernetes.asking.REPLACED_WITHIN", 0.0)
+    monkeypatch.setattr("petctl.clusters.kubernetes.coordinator_client.REPLACED_WITHIN", 0.0)
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, NOBODY)
     assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"

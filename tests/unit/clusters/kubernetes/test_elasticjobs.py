@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
-from petctl.clusters.kubernetes.failures import KubernetesError, NoSuchObject
 from petctl.errors import UsageError
-from petctl.spec import Job
+from petctl.job import Job
+from petctl.kube.failures import KubernetesError, NoSuchObject
 
 SPACE = "/namespaces/research"
 PLACE = f"/apis/petctl.dev/v1{SPACE}/elasticjobs"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes import failures
 from petctl.errors import PetctlError
+from petctl.kube import failures
 from tests.unit.clusters.kubernetes.servers import status
 
 WHERE = "the Kubernetes API server https://big (context work)"

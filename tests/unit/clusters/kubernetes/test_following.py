@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from petctl.clusters import patience
-from petctl.clusters.kubernetes import following
-from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NotStarted, ServerUnreachable
-from petctl.clusters.kubernetes.following import lines_as_they_come
+from petctl.clusters.kubernetes import log_follow
+from petctl.clusters.kubernetes.log_follow import lines_as_they_come
 from petctl.clusters.kubernetes.logs import Item, Place, lines_so_far
+from petctl.kube.failures import Forbidden, KubernetesError, NotStarted, ServerUnreachable
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 
 pytestmark = pytest.mark.timeout(60)
@@ -20,7 +20,7 @@ AWAY = ServerUnreachable("the server cannot be reached")
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (following, patience):
+    for module in (log_follow, patience):
         monkeypatch.setattr(module, "FIRST", 0.001)
         monkeypatch.setattr(module, "LONGEST", 0.002)
 
@@ -73,7 +73,7 @@ def test_only_pods_of_the_role_are_read() -> None:
 
 
 def test_the_end_of_the_coordinator_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_STEP", 1000.0)
+    monkeypatch.setattr(log_follow, "_STEP", 1000.0)
     pods = Pods(Pod("c-0-a", 0, role="coordinator"), Pod("n-0-a", 0))
     pods.print("n-0-a", b"one\n")
     lines = follow(pods)
@@ -190,7 +190,7 @@ def test_what_goes_wrong_otherwise_is_told_too() -> None:
 
 
 def test_a_log_without_end_does_not_outlive_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_LAST", 0.01)
+    monkeypatch.setattr(log_follow, "_LAST", 0.01)
     pods = Pods(Pod("n-0-a", 0), Pod("n-1-a", 1))
     pods.print("n-0-a", b"one\n")
     lines = follow(pods)
@@ -201,21 +201,21 @@ def test_a_log_without_end_does_not_outlive_the_job(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_slow_taker_gets_every_line_and_stops_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "_LAST", 0.01)
-    monkeypatch.setattr(following, "_WAITING", 2)
+    monkeypatch.setattr(log_follow, "_LAST", 0.01)
+    monkeypatch.setattr(log_follow, "_WAITING", 2)
     pods = Pods(Pod("n-0-a", 0))
     for number in range(50):
         pods.print("n-0-a", b"%d\n" % number)
     found: list[bool] = []
     looked = threading.Event()
 
-    def look(box: following._Box) -> bool:
+    def look(box: log_follow._Box) -> bool:
         found.append(not box._items)
         if len(found) == 3:
             looked.set()
         return found[-1] and not looked.is_set()  # from then on it is the taker's turn, however slow the machine is
 
-    monkeypatch.setattr(following._Box, "empty", property(look))
+    monkeypatch.setattr(log_follow._Box, "empty", property(look))
     lines = follow(pods)
     assert next(lines) == ("0", b"0\n")
     end(pods, "n-0-a")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from petctl.clusters.kubernetes import kubeconfig
-from petctl.clusters.kubernetes.kubeconfig import find_access
 from petctl.errors import UsageError
+from petctl.kube import kubeconfig
+from petctl.kube.kubeconfig import find_access
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 KEY = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\n"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.kubernetes.api import Api, Items
-from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted
 from petctl.clusters.kubernetes.logs import Item, Place, event_lines, last_status, lines_so_far, node_of, worker_lines
+from petctl.kube.api import Api, Items
+from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 
 

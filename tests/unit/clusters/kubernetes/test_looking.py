@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.archive import OLD_PYTHON
-from petctl.clusters.kubernetes import looking
+from petctl.clusters.agent_archive import OLD_PYTHON
+from petctl.clusters.kubernetes import job_status
 from petctl.clusters.kubernetes.names import ID
 from petctl.jobs.status import status_from
 
@@ -54,9 +54,9 @@ def condition(kind: str, status: str = "True", **more: str) -> dict[str, str]:
 
 def test_a_job_goes_on_while_nothing_says_otherwise() -> None:
     pods = [pod("c-0-a", 1, "Running", {"running": {"startedAt": "2026-01-02T03:04:06Z"}})]
-    assert looking.ended(job(), pods) is None
-    assert looking.ended(job([condition("Complete", "False"), condition("Suspended")]), pods) is None
-    assert looking.ended({"metadata": {}, "spec": {}}, [{"metadata": {"creationTimestamp": None}}]) is None
+    assert job_status.ended(job(), pods) is None
+    assert job_status.ended(job([condition("Complete", "False"), condition("Suspended")]), pods) is None
+    assert job_status.ended({"metadata": {}, "spec": {}}, [{"metadata": {"creationTimestamp": None}}]) is None
 
 
 def test_a_coordinator_that_was_replaced_twice_left_the_outcome_in_its_second_pod() -> None:
@@ -65,13 +65,13 @@ def test_a_coordinator_that_was_replaced_twice_left_the_outcome_in_its_second_po
         ended_pod("c-0-b", 5, json.dumps(MESSAGE)),
         ended_pod("c-0-a", 1, "Terminated by signal", code=143),
     ]
-    assert looking.ended(job(), pods) == MESSAGE
+    assert job_status.ended(job(), pods) == MESSAGE
 
 
 def test_the_first_outcome_is_the_outcome() -> None:
     later = {**MESSAGE, "outcome": {**OUTCOME, "state": "succeeded"}}
     pods = [ended_pod("c-0-b", 5, json.dumps(later)), ended_pod("c-0-a", 1, json.dumps(MESSAGE))]
-    assert looking.ended(job(), pods) == MESSAGE
+    assert job_status.ended(job(), pods) == MESSAGE
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,17 @@ def test_the_first_outcome_is_the_outcome() -> None:
     ],
 )
 def test_a_message_that_no_coordinator_wrote_is_no_outcome(message: str) -> None:
-    assert looking.ended(job(), [ended_pod("c-0-a", 1, message, code=137)]) is None
-    annotated = job(annotations={looking.OUTCOME: message})
-    assert looking.ended(annotated, []) is None
+    assert job_status.ended(job(), [ended_pod("c-0-a", 1, message, code=137)]) is None
+    annotated = job(annotations={job_status.OUTCOME: message})
+    assert job_status.ended(annotated, []) is None
 
 
 def test_a_job_that_was_ended_from_outside_says_so_in_an_annotation() -> None:
-    annotated = job(annotations={looking.OUTCOME: json.dumps(MESSAGE)}, suspend=True)
-    assert looking.ended(annotated, [pod("c-0-a", 1, "Pending")]) == MESSAGE
+    annotated = job(annotations={job_status.OUTCOME: json.dumps(MESSAGE)}, suspend=True)
+    assert job_status.ended(annotated, [pod("c-0-a", 1, "Pending")]) == MESSAGE
     succeeded = {**MESSAGE, "outcome": {**OUTCOME, "state": "succeeded"}}
     # It had ended before it was cancelled.
-    assert looking.ended(annotated, [ended_pod("c-0-a", 1, json.dumps(succeeded))]) == succeeded
+    assert job_status.ended(annotated, [ended_pod("c-0-a", 1, json.dumps(succeeded))]) == succeeded
 
 
 @pytest.mark.parametrize(
@@ -113,34 +113,40 @@ def test_a_job_that_was_ended_from_outside_says_so_in_an_annotation() -> None:
     ],
 )
 def test_a_job_whose_end_nobody_recorded_is_lost(found: dict[str, str], words: str) -> None:
-    message = looking.ended(job([condition("Suspended", "False"), found]), [])
+    message = job_status.ended(job([condition("Suspended", "False"), found]), [])
     assert message is not None
-    status = status_from(looking.final_status(RECORD, message))
+    status = status_from(job_status.final_status(RECORD, message))
     assert (status.state, status.exit_code, status.finished, status.final) == ("lost", 70, 1200.0, True)
     assert words in status.sentence
 
 
 def test_a_final_status_has_what_the_coordinator_left() -> None:
-    status = status_from(looking.final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}}))
+    status = status_from(job_status.final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}}))
     assert (status.state, status.exit_code, status.sentence) == ("failed", 7, "rank 0 failed")
     assert (status.started, status.finished, status.spent, status.round) == (1_001.0, 1_010.0, 1, 3)
     assert status.size.wanted == 3
-    bare = status_from(looking.final_status(RECORD, {"outcome": OUTCOME}))
+    bare = status_from(job_status.final_status(RECORD, {"outcome": OUTCOME}))
     assert (bare.finished, bare.started, bare.size.wanted) == (0.0, None, 2)
 
 
 def test_a_final_status_has_all_that_the_coordinator_printed_if_it_is_of_the_same_end() -> None:
     error = {"rank": 0, "node": "0", "code": 7, "traceback": "long"}
-    printed = {**looking.waiting_status(RECORD, job(), []), "state": "failed", "round": 3, "spent": 1, "error": error}
-    status = looking.final_status(RECORD, MESSAGE, {**printed, "finished": 5.0, "unknown": 1})
+    printed = {
+        **job_status.waiting_status(RECORD, job(), []),
+        "state": "failed",
+        "round": 3,
+        "spent": 1,
+        "error": error,
+    }
+    status = job_status.final_status(RECORD, MESSAGE, {**printed, "finished": 5.0, "unknown": 1})
     assert (status["round"], status["error"], status["finished"], status["exit_code"]) == (3, error, 1_010.0, 7)
     assert "unknown" not in status
-    other = looking.final_status(RECORD, MESSAGE, {**printed, "state": "succeeded", "sentence": "wrong"})
-    assert other == looking.final_status(RECORD, MESSAGE)
+    other = job_status.final_status(RECORD, MESSAGE, {**printed, "state": "succeeded", "sentence": "wrong"})
+    assert other == job_status.final_status(RECORD, MESSAGE)
 
 
 def waiting(coordinator: dict[str, Any], *pods: dict[str, Any]) -> tuple[str, str]:
-    status = status_from(looking.waiting_status(RECORD, coordinator, pods))
+    status = status_from(job_status.waiting_status(RECORD, coordinator, pods))
     assert not status.final and status.finished is None
     return status.state, status.sentence
 
@@ -150,8 +156,8 @@ def test_a_suspended_job_is_queued() -> None:
 
 
 def test_a_submission_that_was_cut_short_says_so() -> None:
-    found = looking.bare_record("train-2222", "k8s", job())
-    status = status_from(looking.waiting_status(found, job(suspend=True), []))
+    found = job_status.bare_record("train-2222", "k8s", job())
+    status = status_from(job_status.waiting_status(found, job(suspend=True), []))
     assert (status.state, status.name, status.submitted) == ("queued", "train", 1767323045.0)
     assert status.cut_short and "petctl rm --force" in status.sentence
 
@@ -160,11 +166,11 @@ def test_a_submission_that_was_cut_short_says_so() -> None:
 def test_a_job_that_sleeps_with_all_that_it_needs(generation: int, short: bool) -> None:
     owner = job(suspend=True, generation=generation, annotations={ID: "train-2222"})
     assert waiting(owner) == ("queued", "queued: its Job is suspended")
-    assert status_from(looking.waiting_status(RECORD, owner, [])).cut_short is short
+    assert status_from(job_status.waiting_status(RECORD, owner, [])).cut_short is short
 
 
 def test_a_job_that_was_made_asleep_with_kubectl_is_queued() -> None:
-    assert not status_from(looking.waiting_status(RECORD, job(suspend=True, generation=1), [])).cut_short
+    assert not status_from(job_status.waiting_status(RECORD, job(suspend=True, generation=1), [])).cut_short
 
 
 def test_a_job_without_a_pod_yet_is_starting() -> None:
@@ -178,9 +184,23 @@ def test_a_job_without_a_pod_yet_is_starting() -> None:
     [
         ({**job(), "status": {"failed": 1}}, []),
         (job(), [pod("c-0-a", 1, "Running", {"running": {}}, deletionTimestamp="2026-01-02T03:05:00Z")]),
-        (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "2"})]),
-        (job(), [pod("c-1-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "0", looking.PLACE: "1"})]),
-        (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={looking.FAILED: "0", looking.IGNORED: "1"})]),
+        (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={job_status.FAILED: "2"})]),
+        (
+            job(),
+            [pod("c-1-b", 9, "Running", {"running": {}}, annotations={job_status.FAILED: "0", job_status.PLACE: "1"})],
+        ),
+        (
+            job(),
+            [
+                pod(
+                    "c-0-b",
+                    9,
+                    "Running",
+                    {"running": {}},
+                    annotations={job_status.FAILED: "0", job_status.IGNORED: "1"},
+                )
+            ],
+        ),
     ],
 )
 def test_a_job_whose_coordinator_is_being_replaced_is_not_starting(
@@ -197,7 +217,7 @@ def test_a_job_whose_coordinator_is_being_replaced_is_not_starting(
         (idle, "its nodes wait"),
         (alive, "its workers go on"),
     ):
-        status = status_from(looking.waiting_status(RECORD, coordinator, pods, nodes=partial(list, nodes)))
+        status = status_from(job_status.waiting_status(RECORD, coordinator, pods, nodes=partial(list, nodes)))
         assert status.state == "recovering"
         assert status.sentence == f"its coordinator is being replaced, and {meanwhile} meanwhile"
 
@@ -235,29 +255,29 @@ def test_an_image_without_a_python_for_the_agent_is_told_of_with_what_to_do(reas
 
 
 def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:
-    first = pod("c-0-a", 1, "Pending", annotations={looking.FAILED: "0", looking.IGNORED: "0"})
-    assert not looking.was_replaced(job(), [first])
-    assert not looking.was_replaced(job(), [pod("c-0-a", 1, "Pending", annotations={looking.FAILED: ""})])
+    first = pod("c-0-a", 1, "Pending", annotations={job_status.FAILED: "0", job_status.IGNORED: "0"})
+    assert not job_status.was_replaced(job(), [first])
+    assert not job_status.was_replaced(job(), [pod("c-0-a", 1, "Pending", annotations={job_status.FAILED: ""})])
 
 
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
 def test_an_image_that_cannot_be_had_is_named(reason: str) -> None:
     told = pod("c-0-a", 1, "Pending", {"waiting": {"reason": reason, "message": "not found"}})
-    assert looking.why_not_running(told) == "the image example.org/image:1 cannot be had (not found)"
+    assert job_status.why_not_running(told) == "the image example.org/image:1 cannot be had (not found)"
     silent = pod("c-0-a", 1, "Pending", {"waiting": {"reason": reason}})
-    assert looking.why_not_running(silent) == f"the image example.org/image:1 cannot be had ({reason})"
+    assert job_status.why_not_running(silent) == f"the image example.org/image:1 cannot be had ({reason})"
 
 
 def test_why_a_pod_does_not_run() -> None:
     broken = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "petctl-secrets" not found'}}
-    assert looking.why_not_running(pod("c", 1, "Pending", broken)) == (
+    assert job_status.why_not_running(pod("c", 1, "Pending", broken)) == (
         'the container of c cannot start: secret "petctl-secrets" not found'
     )
     creating = pod("c", 1, "Pending", {"waiting": {"reason": "ContainerCreating"}})
-    assert looking.why_not_running(creating) == "c is being created"
+    assert job_status.why_not_running(creating) == "c is being created"
     gated = pod("c", 1, "Pending")
     gated["status"]["conditions"] = [condition("PodScheduled", "False", reason="SchedulingGated")]
-    assert looking.why_not_running(gated) == "no machine of the cluster can take c: SchedulingGated"
-    assert looking.why_not_running({"metadata": {"name": "c"}}) == "c is being created"
+    assert job_status.why_not_running(gated) == "no machine of the cluster can take c: SchedulingGated"
+    assert job_status.why_not_running({"metadata": {"name": "c"}}) == "c is being created"
     for phase in ("Running", "Succeeded", "Failed", "Unknown"):
-        assert looking.why_not_running(pod("c", 1, phase)) == ""
+        assert job_status.why_not_running(pod("c", 1, phase)) == ""

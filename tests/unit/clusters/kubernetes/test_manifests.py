@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.options import added_up
+from petctl.agent.node.options import added_up
 from petctl.agent.task import Timing
-from petctl.clusters.kubernetes import manifests as make
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, object_name
-from petctl.clusters.kubernetes.podpatch import patched
+from petctl.clusters.kubernetes.pods import manifests as make
+from petctl.clusters.kubernetes.pods.template_merge import patched
 from petctl.errors import UsageError
 
 JOB = "My.Job-2222"

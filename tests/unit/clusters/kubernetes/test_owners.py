@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
-from petctl.clusters.kubernetes.failures import Forbidden, KubernetesError, NoSuchObject
-from petctl.clusters.kubernetes.looking import OUTCOME
+from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import ID, JOB, object_name
 from petctl.errors import NotFound, UsageError
 from petctl.jobs.status import status_from
+from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject
 from tests.unit.clusters.kubernetes.test_cluster import (
     COORDINATOR,
     ELASTIC,
@@ -139,9 +139,9 @@ def test_a_map_of_the_same_name_is_no_record(cluster: KubernetesCluster, server:
 def test_an_elastic_job_that_no_operator_sees(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petctl.clusters.kubernetes.looking.time.time", lambda: 1767323045.0 + 9)
+    monkeypatch.setattr("petctl.clusters.kubernetes.job_status.time.time", lambda: 1767323045.0 + 9)
     assert looked(cluster) == ("pending", "waiting: its operator is to see it")
-    monkeypatch.setattr("petctl.clusters.kubernetes.looking.time.time", lambda: 1767323045.0 + 11)
+    monkeypatch.setattr("petctl.clusters.kubernetes.job_status.time.time", lambda: 1767323045.0 + 11)
     state, sentence = looked(cluster)
     assert state == "pending" and sentence.endswith("is one installed? petctl operator install")
 

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.clusters.kubernetes.api import Api, Items
-from petctl.clusters.kubernetes.failures import Forbidden
-from petctl.clusters.kubernetes.pending import explained, is_short, refusal, trouble_of, troubles
+from petctl.clusters.kubernetes.pods.unschedulable import explained, is_short, refusal, trouble_of, troubles
 from petctl.jobs.status import status_from
+from petctl.kube.api import Api, Items
+from petctl.kube.failures import Forbidden
 from tests.unit.clusters.kubernetes.pods import Pod
 from tests.unit.clusters.kubernetes.test_cluster import RUNNING
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from petctl.clusters.kubernetes.access import Access
-from petctl.clusters.kubernetes.kubeconfig import find_access
-from petctl.clusters.kubernetes.plugin import LoginFailed
 from petctl.errors import UsageError
+from petctl.kube.access import Access
+from petctl.kube.credential_plugin import LoginFailed
+from petctl.kube.kubeconfig import find_access
 
 V1, BETA = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 PROGRAM = f"""#!{sys.executable}

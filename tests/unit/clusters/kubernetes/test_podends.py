@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from petctl import causes
-from petctl.clusters.kubernetes import lostnodes
-from petctl.clusters.kubernetes.podends import End, end_of, ends_of, explained, may_have_lost
+from petctl.clusters.kubernetes.pods import node_losses
+from petctl.clusters.kubernetes.pods.pod_termination import End, end_of, ends_of, explained, may_have_lost
 from tests.unit.clusters.kubernetes.pods import Pod
 from tests.unit.clusters.kubernetes.test_cluster import RUNNING
 
@@ -173,7 +173,7 @@ def test_a_status_tells_what_will_happen_again_and_at_the_end_whatever_there_was
 def test_a_kill_is_not_told_of_a_job_that_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
     own = end_of(MEMORY)
     assert own
-    monkeypatch.setattr("petctl.clusters.kubernetes.podends.time.time", lambda: own.time + 100)
+    monkeypatch.setattr("petctl.clusters.kubernetes.pods.pod_termination.time.time", lambda: own.time + 100)
     size = {"min": 1, "wanted": 2, "max": 4}
     before, since = {"started": own.time - 500, "nodes": ["0", "1"]}, {"started": own.time + 20, "nodes": ["0", "1"]}
     assert explained({**RUNNING, "size": size, "rounds": [before, since]}, [own])["sentence"] == "all is well"
@@ -206,7 +206,7 @@ TOLD = {"kind": "lost", "time": 100.0, "sentence": END.sentence, "node": "0", "w
 def test_a_loss_is_told_with_the_end_that_explains_it() -> None:
     stranger = END._replace(node="7", pod="n-7-a")
     later = {**LOST, "time": 500.0}
-    found = list(lostnodes.explained([JOINED, LOST, later], [END, stranger]))
+    found = list(node_losses.explained([JOINED, LOST, later], [END, stranger]))
     assert found[0] == JOINED and found[2] == later
     assert found[1] == {**LOST, "sentence": f"node 0 is gone: no word; {END.sentence}", "why": END.words}
     assert found[3] == {**TOLD, "sentence": stranger.sentence, "node": "7"}
@@ -221,7 +221,7 @@ def test_as_events_come_an_end_is_told_once_it_is_known() -> None:
         return known.pop(0)
 
     left = {**LOST, "why": "it left"}
-    found = list(lostnodes.explained_as_they_come([JOINED, left, LOST, JOINED, JOINED, JOINED, LOST], look))
+    found = list(node_losses.explained_as_they_come([JOINED, left, LOST, JOINED, JOINED, JOINED, LOST], look))
     second = {**TOLD, "sentence": END._replace(pod="n-0-b", uid="u-2").sentence}
     assert found == [JOINED, left, LOST, JOINED, TOLD, JOINED, JOINED, LOST, second]
     assert len(asked) == 3
@@ -234,5 +234,5 @@ def test_an_end_that_nobody_knows_is_not_looked_for_for_ever() -> None:
         asked.append(1)
         return []
 
-    list(lostnodes.explained_as_they_come([LOST, *[JOINED] * 50], look))
+    list(node_losses.explained_as_they_come([LOST, *[JOINED] * 50], look))
     assert len(asked) == 5

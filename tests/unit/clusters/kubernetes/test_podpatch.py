@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.podpatch import patched
+from petctl.clusters.kubernetes.pods.template_merge import patched
 from petctl.errors import UsageError
 
 TEMPLATE: dict[str, Any] = {

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.manifests import Wishes, node_job
-from petctl.clusters.kubernetes.plan import make_plan
-from petctl.clusters.kubernetes.podwords import claims, labelled, merged, options_of, piece, preparation, queued
+from petctl.clusters.kubernetes.build_record import make_plan
+from petctl.clusters.kubernetes.pods.manifests import Wishes, node_job
+from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, piece, preparation, queued
 from petctl.errors import UsageError
-from petctl.spec import Job
-from petctl.spec.pods import PodOptions
+from petctl.job import Job
+from petctl.job.pods import PodOptions
 
 
 def options(**words: Any) -> PodOptions:

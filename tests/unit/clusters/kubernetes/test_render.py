@@ -15,15 +15,15 @@ import yaml
 from click.testing import CliRunner
 
 from petctl.cli.group import petctl
-from petctl.clusters.kubernetes import manifests
-from petctl.clusters.kubernetes.api import Items
 from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
-from petctl.clusters.kubernetes.failures import NoSuchObject, ObjectExists
-from petctl.clusters.kubernetes.looking import OUTCOME
+from petctl.clusters.kubernetes.job_status import OUTCOME
+from petctl.clusters.kubernetes.pods import manifests
 from petctl.errors import UsageError
+from petctl.job import Job
 from petctl.jobs import render
 from petctl.jobs.registry import Registry
-from petctl.spec import Job
+from petctl.kube.api import Items
+from petctl.kube.failures import NoSuchObject, ObjectExists
 
 MARK = b"known to nobody else"
 JOB = Job(script="train.py", nodes="1:3", secrets={"KEY": "wandb"})
@@ -98,7 +98,7 @@ def objects() -> Objects:
 @pytest.fixture
 def cluster(project: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
     """The cluster, with a namespace in memory and a clock that stands still."""
-    monkeypatch.setattr("petctl.clusters.kubernetes.plan.time", SimpleNamespace(time=lambda: 1.0))
+    monkeypatch.setattr("petctl.clusters.kubernetes.build_record.time", SimpleNamespace(time=lambda: 1.0))
     found = connect(project / "home", {"name": "k8s", "image": "python:3.11", "python": "python3.11"})
     found.__dict__["_api"] = objects
     return found
@@ -215,9 +215,7 @@ def test_a_relative_place_is_refused_with_the_absolute_one(project: Path, place:
 
 def test_no_secret_is_printed_unless_asked_for(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("token", "tls.crt", "tls.key", "join.json")
-    monkeypatch.setattr(
-        "petctl.clusters.kubernetes.material.new_credentials", lambda *words: dict.fromkeys(names, MARK)
-    )
+    monkeypatch.setattr("petctl.clusters.kubernetes.payload.new_credentials", lambda *words: dict.fromkeys(names, MARK))
     coded = base64.b64encode(MARK).decode()
     for output in ("yaml", "json"):
         text = render(JOB, "k8s", output)
@@ -349,7 +347,7 @@ def test_keys_of_a_store_are_as_secret_as_the_token(
     cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    asked = "petctl.clusters.kubernetes.material.check_stores"
+    asked = "petctl.clusters.kubernetes.payload.check_stores"
     monkeypatch.setattr(asked, lambda plan, home: checked.append(plan["id"]))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "opens-the-store")

@@ -22,8 +22,8 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from petctl.clusters.certificate import Certificate
-from petctl.clusters.kubernetes import failures
-from petctl.clusters.kubernetes.api import Api
+from petctl.kube import failures
+from petctl.kube.api import Api
 from tests.unit.clusters.kubernetes.servers import WITHIN, Peer, access_to, certificate, packed, status, websockets
 
 SUCCESS = b'\x03{"metadata":{},"status":"Success"}'
@@ -116,7 +116,7 @@ def test_silence_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
         peer.goodbye()
 
     for module in ("execute", "dial"):
-        monkeypatch.setattr(f"petctl.clusters.kubernetes.{module}.BEAT", 0.05)
+        monkeypatch.setattr(f"petctl.kube.{module}.BEAT", 0.05)
     with api(script) as found:
         assert found.execute("team", "x", ["sleep"]) == 0
         with found.dial("team", "x", 8000) as near:
@@ -168,7 +168,7 @@ def test_a_reader_that_has_gone_ends_it() -> None:
 
 TERMINAL = """
 import sys
-from petctl.clusters.kubernetes.api import Api
+from petctl.kube.api import Api
 from tests.unit.clusters.kubernetes.servers import access_to
 print("ready", flush=True)
 sys.exit(Api(access_to(sys.argv[1])).execute("team", "x", ["bash"], tty=True, stdin=0, stdout=1, stderr=2))

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from petctl.clusters.kubernetes.websocket import Frames, NotUpgraded, WebSocket, masked, upgrade
 from petctl.errors import ProtocolError
+from petctl.kube.websocket import Frames, NotUpgraded, WebSocket, masked, upgrade
 from tests.unit.clusters.kubernetes.servers import WITHIN, Peer, packed, status, websockets
 
 PROTOCOL = "v5.channel.k8s.io"

@@ -1,0 +1,152 @@
+"""All copies of folders on this machine: together they stay below a limit, and the least recently used one goes first.
+
+A copy that somebody uses is never thrown away (folder_copy.py), nor one with files that are nowhere else yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import time
+from typing import Iterator, List, NamedTuple, Tuple
+
+from petctl.agent.data.byte_sizes import amount
+from petctl.agent.data.folder_copy import Copy
+from petctl.agent.node.file_lock import alone
+from petctl.agent.node.owner_only import make_private_directory
+from petctl.errors import NoRoom
+
+LIMIT = 50 << 30  # bytes that all copies may have
+_GONE = ".gone-"
+
+
+class CopyState(NamedTuple):
+    """A copy as `petctl data cache ls` shows it."""
+
+    copy: Copy
+    location: str
+    writable: bool
+    size: int
+    used: float
+    in_use: bool
+
+
+class Cache:
+    """All copies of one machine."""
+
+    def __init__(self, root: str, limit: int = LIMIT) -> None:
+        self.root, self.limit = root, limit
+
+    def copy(self, location: str, endpoint: str, writable: bool, without: Tuple[str, ...] = ()) -> Copy:
+        """The copy of a location; of those that jobs write to there is another one."""
+        about = json.dumps([location, endpoint, writable, sorted(without)])
+        return Copy(self.root, hashlib.sha256(about.encode()).hexdigest()[:32])
+
+    def make_room(self, own: Copy, need: int, missing: int, what: str) -> None:
+        """Throws away what was not used for the longest time until `need` bytes of `own`, of which so many are
+        `missing`, have room; NoRoom, with its sentence, when that is not enough. The caller holds the lock of `own`."""
+        if need > self.limit:
+            raise NoRoom(
+                f"{what} holds {amount(need)}, and all copies on this machine together may have {amount(self.limit)}; "
+                "raise `cache:` in petctl.yaml, or let the job have only a part: --folder NAME/PART"
+            )
+        with self._alone():
+            self._sweep()
+            others = [state for state in self.states() if state.copy.key != own.key]
+            taken = sum(state.size for state in others)
+            for state in sorted(others, key=lambda state: state.used):
+                if taken + need <= self.limit and self._free() >= missing:
+                    break
+                if self._remove(state.copy):
+                    taken -= state.size
+            if taken + need > self.limit:
+                raise NoRoom(
+                    f"{what} holds {amount(need)}; copies on this machine may have {amount(self.limit)}, and "
+                    f"{amount(taken)} of that are used by other jobs or not sent yet. Wait for those jobs, or raise "
+                    "`cache:` in petctl.yaml"
+                )
+            if self._free() < missing:
+                raise NoRoom(
+                    f"{amount(missing)} of {what} are to be fetched, and the disk of {self.root} has only "
+                    f"{amount(self._free())} left; make room there"
+                )
+            own.say_about(bytes=need)
+
+    def clear(self) -> Tuple[int, int]:
+        """Throws away every copy that nobody uses and that holds nothing of its own; how many, and their bytes."""
+        count = size = 0
+        with self._alone():
+            self._sweep()
+            for state in self.states():
+                if self._remove(state.copy):
+                    count, size = count + 1, size + state.size
+        return count, size
+
+    def states(self) -> List[CopyState]:
+        """Every copy there is."""
+        found = []
+        try:
+            names = sorted(os.listdir(self.root))
+        except FileNotFoundError:
+            return []
+        for key in names:
+            copy = Copy(self.root, key)
+            about = copy.about() if os.path.isdir(copy.files) else {}
+            if about:
+                used = os.stat(copy.used_file).st_mtime if os.path.exists(copy.used_file) else 0.0
+                location, size = str(about.get("location", "")), int(about.get("bytes", 0))
+                in_use = not _can_lock(copy.used_file)
+                found.append(CopyState(copy, location, bool(about.get("writable")), size, used, in_use))
+        return found
+
+    def _remove(self, copy: Copy) -> bool:
+        """Throws a copy away, unless somebody uses or changes it, or it holds what is nowhere else."""
+        with copy.locked(wait=False) as alone:
+            if not alone:
+                return False
+            used = os.open(copy.used_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if copy.about().get("writable") and copy.changes():
+                    return False
+                os.rename(copy.directory, os.path.join(self.root, f"{_GONE}{copy.key}-{time.monotonic_ns()}"))
+            except BlockingIOError:
+                return False
+            finally:
+                os.close(used)
+        self._sweep()
+        return True
+
+    def _sweep(self) -> None:
+        """What was thrown away, also by somebody who was killed meanwhile."""
+        for name in os.listdir(self.root):
+            if name.startswith(_GONE):
+                shutil.rmtree(os.path.join(self.root, name), ignore_errors=True)
+
+    def _free(self) -> int:
+        found = os.statvfs(self.root)
+        return found.f_bavail * found.f_frsize
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        make_private_directory(self.root)
+        with alone(os.path.join(self.root, "lock")):
+            yield
+
+
+def _can_lock(path: str) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)

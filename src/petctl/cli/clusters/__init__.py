@@ -1,0 +1,1 @@
+"""Verbs about clusters and what they hold: cluster, operator, secret, token, volume."""

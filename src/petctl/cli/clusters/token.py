@@ -1,0 +1,60 @@
+"""petctl token: the file with which a machine joins a job by hand."""
+
+from __future__ import annotations
+
+import click
+
+from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.errors import PetctlError
+
+
+@click.command(
+    "token",
+    epilog=examples(
+        "petctl token mnist-3f9k                              writes mnist-3f9k.join.json",
+        "petctl token mnist-3f9k --address 10.0.0.5 --file join.json --agent petctl-agent.pyz",
+        "python petctl-agent.pyz join --file join.json        on the other machine",
+    ),
+)
+@job_argument
+@click.option("--file", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Where to write it (mode 0600).")
+@click.option("--address", metavar="HOST", help="How the other machine reaches this one.")
+@click.option("--agent", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the agent, one file.")
+@output_option()
+def command(job: str, path: str | None, address: str | None, agent: str | None, output: str) -> None:
+    """Write the file with which another machine joins a job. It holds the job's token: keep it private."""
+    from petctl.jobs import get
+
+    handle = get(job)
+    path = path or f"{handle.id}.join.json"
+    try:
+        handle.token(path, address=address)
+    except OSError as error:
+        raise PetctlError(f"cannot write {path}: {error.strerror}; take another place with --file") from None
+    if agent is not None:
+        from pathlib import Path
+
+        from petctl.clusters.agent_archive import build_agent
+
+        build_agent(Path(agent))
+    if output == "json":
+        print_json({"id": handle.id, "file": path, "agent": agent})
+        return
+    click.echo(path)
+    if _is_for_here(path):
+        click.echo(
+            f"petctl: {handle.id} listens on this machine only, so the file is for agents here; for other machines "
+            "submit the job with --listen 0.0.0.0",
+            err=True,
+        )
+        return
+    click.echo(f"petctl: on the other machine: python {agent or 'petctl-agent.pyz'} join --file {path}", err=True)
+    if agent is None:
+        click.echo("petctl: --agent petctl-agent.pyz writes the agent, too", err=True)
+
+
+def _is_for_here(path: str) -> bool:
+    """Whether the coordinator is named by a file of this machine."""
+    from petctl.rendezvous.net.join_file import read_join_file
+
+    return "file" in read_join_file(path).locator

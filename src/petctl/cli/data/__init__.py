@@ -1,0 +1,1 @@
+"""petctl data and petctl outputs: files in object stores, and what jobs have made."""

@@ -1,0 +1,92 @@
+"""Asking a job's coordinator, through the API server, whichever pod it is just now."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from petctl.clusters.kubernetes.logs import by_age
+from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
+from petctl.clusters.kubernetes.pods.manifests import PORT
+from petctl.controller.status.compact import unpack
+from petctl.errors import InternalError, Unreachable
+from petctl.kube.api import Api, Items, path
+from petctl.kube.failures import Forbidden, Gone, KubernetesError, Unauthorised
+from petctl.rendezvous.net.join_file import JoinFile, decode_join
+
+if TYPE_CHECKING:
+    from petctl.rendezvous.net.client import ControlLink
+
+REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
+
+
+class Asking:
+    """The coordinators of one namespace."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
+
+    def pods(self, job_id: str) -> Items:
+        """Those that a job's coordinator has been, as far as they are there."""
+        return self._api.list(path("pods", self._namespace), selector(job_id, COORDINATOR))
+
+    def wait_for_pods(self, job_id: str, version: str, timeout: float) -> None:
+        """Until anything has changed about them since that version."""
+        pods, which = path("pods", self._namespace), selector(job_id, COORDINATOR)
+        with suppress(Gone):  # more has changed than the server remembers
+            for kind, _ in self._api.watch(pods, which, version, timeout):
+                if kind != "BOOKMARK":
+                    return
+
+    def ask_soon(self, job_id: str, pods: Items, call: str, **params: Any) -> Any:
+        """The coordinator's answer, also where one is just starting or being replaced."""
+        deadline = time.monotonic() + REPLACED_WITHIN
+        while True:
+            try:
+                return self.ask(job_id, pods, call, **params)
+            except Unreachable:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                self.wait_for_pods(job_id, pods.version, min(left, 1.0))
+            pods = self.pods(job_id)
+
+    def ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
+        """The answer of the coordinator that runs now; Unreachable when none can be asked."""
+        try:
+            with self._link(job_id, pods) as link:
+                answer = link.call(call, patience, **params)
+                return {**answer, "status": unpack(answer["status"])} if call == "watch" else answer
+        except (Forbidden, Unauthorised):
+            raise
+        except KubernetesError as error:
+            raise Unreachable(f"the coordinator of {job_id} cannot be asked: {error}") from None
+
+    def join_file(self, job_id: str, control: bool = False) -> JoinFile:
+        """What leads to it, as its nodes have it; `control`: with the right to steer."""
+        data = self._api.get(path("secrets", self._namespace, object_name(job_id)))["data"]
+        try:
+            join = decode_join(json.loads(base64.b64decode(data["join.json"])))
+            return join.for_control(base64.b64decode(data["token"]).decode().strip()) if control else join
+        except (KeyError, ValueError) as error:
+            raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None
+
+    def _link(self, job_id: str, pods: Items) -> ControlLink:
+        from petctl.rendezvous.net.client import ControlLink
+
+        alive = running(pods)
+        if not alive:
+            raise Unreachable(f"the coordinator of {job_id} does not run now; try again")
+        newest = alive[-1]["metadata"]["name"]
+        return ControlLink(
+            self.join_file(job_id, control=True), dial=lambda: self._api.dial(self._namespace, newest, PORT)
+        )
+
+
+def running(pods: Items) -> list[dict[str, Any]]:
+    """Those that run, the one to turn to last: the newest, and not one that is being deleted."""
+    alive = [pod for pod in by_age(pods) if pod.get("status", {}).get("phase") == "Running"]
+    return sorted(alive, key=lambda pod: "deletionTimestamp" not in pod["metadata"])

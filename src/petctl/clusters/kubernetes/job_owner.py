@@ -1,0 +1,243 @@
+"""The object that everything else of a job belongs to: the Job of its coordinator, or an ElasticJob that an operator
+looks after. What differs between the two, when a job is found, resized, put to sleep or deleted, is here and nowhere
+else; how far it has come is read in `job_status.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from petctl.clusters.base import AlreadyExists
+from petctl.clusters.kubernetes import elastic_jobs
+from petctl.clusters.kubernetes.coordinator_client import Asking
+from petctl.clusters.kubernetes.job_status import OUTCOME
+from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
+from petctl.clusters.kubernetes.pods import manifests as make
+from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT, refusal
+from petctl.controller.plurals import scaling
+from petctl.errors import UsageError
+from petctl.kube.api import Api, Items, path
+from petctl.kube.failures import Conflict, Forbidden, NoSuchObject, ObjectExists
+
+Object = dict[str, Any]
+_ATTEMPTS = 5
+
+
+class Owner(ABC):
+    """One, as it was when it was read."""
+
+    kind = ""
+
+    def __init__(self, api: Api, namespace: str, job_id: str, found: Object, place: str) -> None:
+        self._api, self._namespace, self._id = api, namespace, job_id
+        self.object, self.place = found, place
+
+    @property
+    def suspended(self) -> bool:
+        """Nobody makes pods for it now."""
+        return bool(self.object["spec"].get("suspend"))
+
+    @abstractmethod
+    def refusal(self, role: str) -> str:
+        """Why no pod of that role is made; empty where nobody has said so."""
+
+    @abstractmethod
+    def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
+        """Sees to it that there are so many nodes; `pods`: the coordinator's."""
+
+    @abstractmethod
+    def _belongings(self) -> Iterator[str]:
+        """Everything that petctl made beside it, the record last: without that there is no status."""
+
+    def share(self, manifest: Object) -> None:
+        """Makes a ConfigMap that jobs share, or becomes one more owner of it: it goes with the last of them, whoever
+        deletes that. If the server collects it meanwhile, it is made anew."""
+        name, kinds = manifest["metadata"]["name"], path("configmaps", self._namespace)
+        mine = make.owned(manifest, self.object)
+        references = {"ownerReferences": mine["metadata"]["ownerReferences"]}
+        for _ in range(_ATTEMPTS):
+            with suppress(ObjectExists):
+                self._api.create(kinds, mine)
+                return
+            with suppress(NoSuchObject):
+                found = self._api.patch(f"{kinds}/{name}", {"metadata": references}, "strategic")
+                if found.get("binaryData") != manifest["binaryData"]:
+                    raise UsageError(
+                        f"the ConfigMap {name} of {self._namespace} is not what petctl made it; "
+                        "delete it when no job uses it, and submit the job again"
+                    )
+                return
+        raise Conflict(f"the ConfigMap {name} comes and goes; submit the job again")
+
+    def wake(self) -> None:
+        """Everything that it needs is there."""
+        self._api.patch(self.place, {"spec": {"suspend": False}})
+
+    def put_to_sleep(self, outcome: str) -> None:
+        """For ever: its pods are ended, and this is how the job has ended."""
+        self._api.patch(self.place, {"metadata": {"annotations": {OUTCOME: outcome}}, "spec": {"suspend": True}})
+
+    def delete(self) -> None:
+        """All the rest goes with it; or before it, where it was created from what `petctl render` prints."""
+        for place in self._belongings():
+            with suppress(NoSuchObject):
+                about = self._api.get(place)["metadata"]
+                if about.get("ownerReferences"):
+                    break  # the first that has one speaks for all
+                if about.get("labels", {}).get(JOB) == object_name(self._id):  # none of the user's own of that name
+                    self._api.delete(place)
+        self._api.delete(self.place)
+
+
+class JobOwner(Owner):
+    """A coordinator's Job; another Job makes the nodes."""
+
+    kind = "Job"
+
+    def refusal(self, role: str) -> str:
+        """As the Job of that role tells it, or its absence."""
+        why = refusal(self._api, self._namespace, "Job", f"{object_name(self._id)}-{role}")
+        if not why and role == NODE:
+            try:
+                self._api.get(self._nodes)
+            except NoSuchObject:
+                return NOBODY_MAKES_IT
+        return why
+
+    def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
+        """Tells the coordinator first: it knows the bounds, and lets the highest nodes go; then there are more or fewer
+        pods. The size is kept for a coordinator that comes when all pods are lost."""
+        sentence = str(asking.ask_soon(self._id, pods, "scale", wanted=wanted))
+        self._keep_size(wanted)
+        self._api.patch(self._nodes, {"spec": {"parallelism": wanted, "completions": wanted}})
+        return sentence
+
+    def _keep_size(self, wanted: int) -> None:
+        """Replaces it whole: whoever uses petctl may create and delete ConfigMaps, and not change them."""
+        kept = make.owned(make.size_config(self._id, wanted), self.object)
+        with suppress(NoSuchObject):
+            self._api.delete(path("configmaps", self._namespace, make.size_name(self._id)))
+        with suppress(ObjectExists):  # another scales too; the coordinator has heard both
+            self._api.create(path("configmaps", self._namespace), kept)
+
+    def put_to_sleep(self, outcome: str) -> None:
+        """With the nodes' Job."""
+        with suppress(NoSuchObject):  # its submission was cut short
+            self._api.patch(self._nodes, {"spec": {"suspend": True}})
+        super().put_to_sleep(outcome)
+
+    @property
+    def _nodes(self) -> str:
+        return path("jobs", self._namespace, f"{object_name(self._id)}-{NODE}")
+
+    def _belongings(self) -> Iterator[str]:
+        for kind, name in make.belongings(self._id, self.object):
+            yield path(kind, self._namespace, name)
+
+
+class ElasticJobOwner(Owner):
+    """An ElasticJob: what is written into it, its operator sees to."""
+
+    kind = elastic_jobs.KIND
+
+    def refusal(self, role: str) -> str:
+        """As its operator tells it, who also knows for how many nodes there is room."""
+        room = self.object.get("status", {}).get("room")
+        if room and role == NODE:
+            return f"the cluster has room for {room['size']} node(s) now"
+        return refusal(self._api, self._namespace, self.kind, self.object["metadata"]["name"])
+
+    def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
+        """Its operator tells the coordinator, and chooses whom to let go."""
+        least, most = elastic_jobs.bounds(self.object)
+        if not least <= wanted <= most:
+            raise UsageError(
+                f"{self._id} may have {least} to {most} nodes, not {wanted}; "
+                "a job's bounds are set when it is submitted"
+            )
+        before = elastic_jobs.wanted(self.object)
+        if self.object["spec"].get("replicas") != wanted:
+            self._api.patch(self.place, {"spec": {"replicas": wanted}})
+        return scaling(before, wanted)
+
+    def _belongings(self) -> Iterator[str]:
+        name = object_name(self._id)
+        yield path("secrets", self._namespace, name)
+        yield path("configmaps", self._namespace, make.agent_name(self._id))
+        for number in count():
+            piece = path("configmaps", self._namespace, make.piece_name(self._id, number))
+            try:
+                self._api.get(piece)
+            except NoSuchObject:
+                break
+            yield piece
+        yield path("configmaps", self._namespace, name)
+
+
+class Owners:
+    """Those of one namespace; remembers of which kind each is."""
+
+    def __init__(self, api: Api, namespace: str) -> None:
+        self._api, self._namespace = api, namespace
+        self._kinds: dict[str, type[Owner]] = {}
+
+    def ids(self) -> list[str]:
+        """Every job of the namespace."""
+        jobs = self._api.list(path("jobs", self._namespace), EVERY_JOB)
+        known: dict[str, type[Owner]] = {
+            job["metadata"]["annotations"][ID]: JobOwner for job in _staying(jobs) if _has_id(job)
+        }
+        with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
+            elastic = self._api.list(path("elasticjobs", self._namespace))
+            known |= {elastic_jobs.id_of(job): ElasticJobOwner for job in _staying(elastic)}
+        self._kinds |= known
+        return list(known)
+
+    def find(self, job_id: str) -> Owner:
+        """The owner of that job; NoSuchObject where there is none."""
+        name, last = object_name(job_id), self._kinds.get(job_id)
+        tried: list[tuple[type[Owner], str]] = [
+            (JobOwner, path("jobs", self._namespace, f"{name}-{COORDINATOR}")),
+            *((ElasticJobOwner, path("elasticjobs", self._namespace, one)) for one in dict.fromkeys((name, job_id))),
+        ]
+        for kind, place in sorted(tried, key=lambda one: one[0] is not last):
+            try:
+                found = self._api.get(place)
+            except NoSuchObject:
+                continue
+            except Forbidden:
+                if kind is JobOwner:
+                    raise
+                continue  # whoever may not see ElasticJobs has none
+            self._kinds[job_id] = kind
+            return kind(self._api, self._namespace, job_id, found, place)
+        raise NoSuchObject(f"there is no job {job_id!r}")
+
+    def create(self, job_id: str, manifest: Mapping[str, Any]) -> Owner:
+        """A new one, asleep."""
+        kind = ElasticJobOwner if elastic_jobs.is_elastic(manifest) else JobOwner
+        kinds = path(f"{kind.kind.lower()}s", self._namespace)
+        try:
+            made = self._api.create(kinds, manifest)
+        except ObjectExists:
+            raise AlreadyExists(f"there is a job {job_id} already") from None
+        except NoSuchObject as error:
+            if kind is JobOwner or (error.status.get("details") or {}).get("kind") == "namespaces":
+                raise
+            raise UsageError(
+                f"{self._api.access.where} knows no ElasticJobs; install the operator (petctl operator install), or do "
+                "without it (operator: false in the cluster's settings)"
+            ) from None
+        return kind(self._api, self._namespace, job_id, made, f"{kinds}/{manifest['metadata']['name']}")
+
+
+def _staying(found: Items) -> Iterator[Object]:
+    return (job for job in found if not job["metadata"].get("deletionTimestamp"))
+
+
+def _has_id(job: Object) -> bool:
+    return ID in job["metadata"].get("annotations", {})

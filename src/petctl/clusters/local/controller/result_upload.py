@@ -1,0 +1,134 @@
+"""The local supervisor's part in a job's results: signs for the nodes, and sends what is left at the end.
+
+What is not sent stays in the job's directory, and the status says so.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
+
+from petctl.agent.data.new_files import keep_new_files
+from petctl.clusters.local.job_directory import JobDirectory
+from petctl.controller.signing import Signing
+from petctl.errors import PetctlError
+from petctl.rendezvous.net.calls import Call
+
+if TYPE_CHECKING:
+    from petctl.submission.results import CurrentGrants
+
+LOCK_PATIENCE = 60.0  # seconds for somebody else who sends from the same directory
+LOCK_STEP = 0.1
+_OWN = ""  # among problems: the supervisor's
+_KILLED = "the user killed the job, and what was not sent by then stays in its directory"
+
+log = logging.getLogger("petctl.supervisor")
+
+
+class Sending:
+    """One job's results, as its supervisor sees them. `event` writes down; `changed` wants a new status."""
+
+    def __init__(
+        self,
+        directory: JobDirectory,
+        record: Mapping[str, Any],
+        event: Callable[..., None],
+        changed: Callable[[], None],
+    ) -> None:
+        self._directory, self._task = directory, record["plan"]["task"]
+        self._places: Mapping[str, Mapping[str, Any]] = record["plan"].get("grants") or {}
+        self._event, self._changed = event, changed
+        self._signing = Signing(self._current, event, changed)
+        self._grants: Optional[CurrentGrants] = None
+        self._given_up = threading.Event()
+        self.busy = False
+        self._kept = ""  # what the job wrote beside its code, once it is among the results
+
+    @property
+    def wanted(self) -> bool:
+        """Does this job send anything?"""
+        return bool(self._task.get("results") or self._task.get("folders"))
+
+    def calls(self) -> Dict[str, Call]:
+        """What nodes may ask."""
+        return self._signing.calls() if self._places else {}
+
+    def sentence(self) -> str:
+        """Why something is not sent, and what was moved to the results, for the status."""
+        return "; ".join(part for part in (self._signing.sentence(), self._kept) if part)
+
+    def give_up(self) -> None:
+        """The user does not want to wait for it."""
+        self._given_up.set()
+
+    async def send_the_rest(self) -> None:
+        """What nodes that were killed have left in this machine's directories. Nobody else may be sending by now."""
+        self._kept = keep_new_files(str(self._directory.unpacked), str(self._directory.outputs))
+        if self._kept:
+            self._event("kept", self._kept)
+        if not self.wanted or not self._places:
+            return
+        self.busy = True
+        self._changed()
+        try:
+            problem = _KILLED if self._given_up.is_set() else await self._signing.in_thread(self._last_look)
+        except Exception as error:  # whatever it is: the job must end
+            log.exception("petctl's own fault: the last results were not sent")
+            problem = f"petctl's own fault: {error!r}"
+        self.busy = False
+        for node in self._directory.node_names():  # theirs was the same directory
+            self._signing.forget(node)
+        self._signing.note(_OWN, problem)
+
+    def _last_look(self) -> str:
+        from petctl.agent.data.uploader import Outbox, lock_path
+        from petctl.errors import GivenUp
+        from petctl.storage.core.files import Depot
+
+        base = str(self._directory.path)
+        problems = []
+        lock = os.open(lock_path(base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if not _taken(lock):
+                return "another process of this machine still sends from the job's directory"
+            if self._task.get("results"):
+                directories = (str(self._directory.outputs), str(self._directory.logs))
+                depot = Depot(self._current().ask, self._given_up)
+                outbox = Outbox(depot, base, *directories, self._task["results"], self._given_up.is_set)
+                outbox.look(last=True)
+                problems += outbox.problems[:3]
+            if self._task.get("folders"):
+                from petctl.agent.data.folders import send_left
+                from petctl.agent.task import decode_task
+
+                send_left(decode_task(self._task), self._current().ask, problems.append, self._given_up)
+        except GivenUp:
+            problems.append(_KILLED)
+        except (PetctlError, OSError) as error:
+            problems.append(str(error))
+        finally:
+            os.close(lock)
+        return "; ".join(dict.fromkeys(problems))
+
+    def _current(self) -> CurrentGrants:
+        if self._grants is None:
+            from petctl.submission.results import CurrentGrants  # few jobs have a store
+
+            self._grants = CurrentGrants(self._places, self._directory.home)
+        return self._grants
+
+
+def _taken(lock: int) -> bool:
+    end = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except OSError:
+            if time.monotonic() > end:
+                return False
+            time.sleep(LOCK_STEP)  # a lock that can be given up cannot be waited for

@@ -1,0 +1,81 @@
+"""Starting a job's supervisor: by its submitter, or much later by whoever finds that it is due.
+
+Whoever that is, the supervisor runs in its submitter's environment (`start_environment.py`). The starter takes the
+supervisor's lock and hands it on, so that a job whose supervisor is coming up is never taken for one that has none, and
+two starters cannot start two.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+from pathlib import Path
+from typing import Any, List, Mapping, Optional
+
+from petctl.clusters.local.controller.start_environment import start_words
+from petctl.clusters.local.job_directory import JobDirectory, read_json, take_lock
+
+LOCK_OPTION = "--lock"
+
+
+def start_supervisor(directory: JobDirectory) -> bool:
+    """Starts it, unless somebody looks after the job already or it is over."""
+    try:
+        lock = take_lock(directory.supervisor_lock)
+    except FileNotFoundError:  # the job was removed
+        return False
+    if lock is None:
+        return False
+    try:
+        record = read_json(directory.job)
+        if record is None or directory.outcome.exists():
+            return False
+        if not directory.nodes.exists():  # the last one was killed before it started anything: this one begins anew
+            directory.coordinator.unlink(missing_ok=True)
+        start_detached([*record["plan"]["supervisor"], LOCK_OPTION, str(lock)], directory, lock)
+        return True
+    finally:
+        os.close(lock)
+
+
+def bring_back(directory: JobDirectory, record: Mapping[str, Any]) -> None:
+    """Starts the supervisor of a job whose nodes, in their containers, cannot do so themselves; unless it has one."""
+    lock = take_lock(directory.supervisor_lock)
+    if lock is not None:
+        try:
+            start_detached([*record["plan"]["supervisor"], LOCK_OPTION, str(lock)], directory, lock)
+        finally:
+            os.close(lock)
+
+
+def start_detached(argv: List[str], directory: JobDirectory, lock: int) -> None:
+    """Through a shell that ends at once, so that the supervisor is nobody's child and never a zombie of ours."""
+    kept = start_words(directory)
+    with open(directory.supervisor_log, "ab", buffering=0) as output:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=kept["environment"],
+            umask=kept["umask"],
+            start_new_session=True,
+            pass_fds=(lock,),
+            check=True,
+        )
+
+
+def take_over(lock: Optional[int], path: Path) -> Optional[int]:
+    """The supervisor's own hold on the lock that its starter has handed on; None when somebody else was quicker.
+
+    Its own: a process that the starter forked in that moment may share what was handed on, for as long as it lives.
+    """
+    if lock is not None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            os.close(lock)
+        except OSError:
+            pass  # a number that means nothing here
+    return take_lock(path)

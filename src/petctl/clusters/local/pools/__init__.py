@@ -1,0 +1,7 @@
+"""Named clusters on this machine: made, resized, deleted by `petctl cluster`.
+
+pool.py          one of them, as a resource; spec.py: its description
+model.py         what its nodes should become, pure; nodes.py: the table of them
+setup.py         prepares one node; mounts.py: what all its jobs find under one root
+preemption.py    how a running job gives nodes back
+"""

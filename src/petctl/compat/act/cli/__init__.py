@@ -1,0 +1,27 @@
+"""The front end `act` (and `a`): verbs and flags of AML Command Transfer over `petctl.compat.act`. Thin: words in,
+lines out.
+
+    verbs.py       which verbs there are, and the first page of help; imports nothing
+    entry.py       from the shell's words to the exit code; a.py is the same under the other name
+    flags.py       the flags, which stand before the verb or right behind it; what they say together
+    flag_hints.py   flags of act's own that were written among a command's words
+    code.py        init, initi, initc, initic
+    start.py    submit, s, local, resubmit
+    query.py    query, q, failed, f, qf, qq, qr, blame, summary, parse
+    control.py    abort, a, ssh
+    data.py        ls, upload, u, download, d, rm, url
+
+Only installed when asked for: `petctl compat install act`. Nothing is imported until its verb is typed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+
+def main(words: Sequence[str] | None = None) -> NoReturn:
+    """Runs one command line of `act` and exits with its code."""
+    from petctl.compat.act.cli.entry import start
+
+    start("act", words)

@@ -1,0 +1,8 @@
+"""The entry of `a`, which is `act` under the name that its users type."""
+
+from __future__ import annotations
+
+from petctl.compat.act.cli.entry import start
+
+if __name__ == "__main__":
+    start("a", None)

@@ -1,0 +1,169 @@
+"""act submit, s, local, resubmit: a command becomes a run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from petctl.cli.options import complete_job, print_json
+from petctl.compat.act.cli.flags import Said, verb
+from petctl.compat.batchai.cli.base_command import say
+from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from petctl.compat.act.compile import Wish
+    from petctl.jobs import JobHandle
+
+_HEEDS = ("num_gpu", "cluster", "single", "hold", "compile_args", "new_code", "output")
+_words = click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
+
+
+@verb(
+    "submit",
+    "act submit nvidia-smi",
+    "act -n 8 submit python train.py --data voc20",
+    "act submit -n 8 --new-code python train.py --data voc20",
+    "act -c eu submit 'cd src && make && ./train | tee log'    a line with blanks is for the shell",
+    heeds=_HEEDS,
+    command_behind=True,
+)
+@_words
+def submit(said: Said, words: tuple[str, ...]) -> int:
+    """Run a command on a cluster, with the code that was pinned last; the run's id is printed.
+
+    Flags of act's own come before COMMAND, before or behind the verb; every word behind it is its own and arrives as it
+    was typed.
+    """
+    return _submit(said, words)
+
+
+@verb(
+    "s",
+    "act s python train.py                submit",
+    "act s                                summary",
+    heeds=_HEEDS,
+    command_behind=True,
+)
+@_words
+def s(said: Said, words: tuple[str, ...]) -> int:
+    """With a command: submit. Alone: summary."""
+    if words:
+        return _submit(said, words)
+    from petctl.compat.act.cli.query import tell_summary
+
+    return tell_summary(said)
+
+
+@verb(
+    "local",
+    "act local python train.py --data voc20",
+    heeds=("cluster", "hold", "compile_args", "output"),
+    command_behind=True,
+)
+@_words
+def local(said: Said, words: tuple[str, ...]) -> int:
+    """Run a command on this machine as it would run on a cluster, in one process; follow it, exit with its code.
+
+    Mapped folders that are here are used as they are.
+    """
+    from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
+    from petctl.cli.terminal.ending import tell_end
+    from petctl.cli.terminal.follow import Follower, held_interrupts
+    from petctl.cli.terminal.screen import Screen
+    from petctl.compat.act.runs import local as run
+
+    wish = _wish(said, "local", words)
+    config = said.config()
+    # With -o json stdout belongs to the one document: what the command prints goes to stderr.
+    screen = Screen(prefix=False, output=sys.stderr.buffer if said.json else None)
+    with held_interrupts() as pressed:
+        handle = run(config, wish, say=say)
+        try:
+            screen.say(f"run {handle.id} is submitted")
+            status = Follower(handle, screen).follow(pressed)
+        except BrokenPipeError:
+            silence_broken_streams()
+            return READER_GONE
+        except KeyboardInterrupt:
+            screen.complain(f"left while {handle.id} may still go on; end it with: {_program()} abort {handle.id}")
+            return INTERRUPTED
+    if said.json:
+        from petctl.compat.act.run_facts import facts
+
+        print_json(facts(handle))
+    return tell_end(status, screen)
+
+
+@verb(
+    "resubmit",
+    "act resubmit 60ce2fc7",
+    "act -rt eu resubmit 60ce2fc7 5f0e2a11           on another cluster",
+    "act resubmit --new-code 60ce2fc7",
+    heeds=("cluster", "resubmit_to", "new_code", "output"),
+)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_job)
+def resubmit(said: Said, runs: tuple[str, ...]) -> int:
+    """Abort runs and, when nothing of them runs any more, run the same again with the code that was pinned last.
+
+    Command, GPUs and flags are those of the run; the rest is what its YAML says today. The new ids are printed.
+    """
+    from petctl.compat.act.runs import find_runs
+    from petctl.compat.act.runs import resubmit as again
+
+    config = said.config() if said.cluster else None
+    to = said.target()
+    for remark in to.remarks if to is not None else ():
+        say(remark)
+    before = find_runs(runs)
+    started = (again(run.id, config, to=to, new_code=said.new_code, say=say) for run in before)
+    return _tell(said, started, len(before))
+
+
+def _submit(said: Said, words: tuple[str, ...]) -> int:
+    from petctl.compat.act.runs import submit as start
+
+    wish = _wish(said, "submit", words)
+    config = said.config()
+    for remark in config.remarks:
+        say(remark)
+    return _tell(said, [start(config, wish, new_code=said.new_code, say=say)])
+
+
+def _wish(said: Said, verb: str, words: tuple[str, ...]) -> Wish:
+    from petctl.compat.act.cli.flag_hints import misplaced
+    from petctl.compat.act.compile import Wish
+
+    if not words:
+        raise UsageError(f"what is to be run? For example: {_program()} {verb} python train.py")
+    for sentence in misplaced(_program(), verb, words, said, _is_config):
+        say(sentence)
+    return Wish(list(words), said.num_gpu, said.single, said.hold, said.compile_args)
+
+
+def _is_config(name: str) -> bool:
+    # what stands behind -c may be a whole program, too long for a name: pathlib would raise
+    return bool(name) and "/" not in name and os.path.exists(f"aux_data/aml/{name}.yaml")  # noqa: PTH110
+
+
+def _program() -> str:
+    return click.get_current_context().find_root().info_name or "act"
+
+
+def _tell(said: Said, started: Iterable[JobHandle], count: int = 1) -> int:
+    """Ids as they come: where one of several fails, those before it run, and are told."""
+    ids: list[str] = []
+    try:
+        for handle in started:
+            ids.append(handle.id)
+            if not said.json:
+                click.echo(handle.id)
+    finally:
+        if said.json and ids:
+            print_json({"id": ids[0]} if count == 1 else {"ids": ids})
+    if not said.json:
+        say(f"submitted; look at it with: {_program()} q {ids[-1]}")
+    return 0

@@ -1,0 +1,204 @@
+"""What every verb of a front end has: its common options, how its answer is printed, what it says beside it.
+
+    @leaf(group, "show", "batchai job show -n mnist", row=job_row)
+    @words.addressed("jobs", "-n", "--name")
+    def show(address: Address) -> object: ...          the answer; NOTHING prints nothing
+
+`run` is a front end from the shell's words to the exit code; `VerbGroup` finds a verb's file when it is typed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, cast
+
+import click
+from click.core import ParameterSource
+
+from petctl.cli.options import examples
+from petctl.compat.batchai.cli.printing import FORMATS, Row, print_answer
+from petctl.errors import UsageError
+
+NOTHING = object()
+MANY = ("--ids", "--tags")
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+Function = Callable[..., Any]
+
+
+class Exit(int):
+    """An answer that is only an exit code."""
+
+
+class IdleOption(click.Option):
+    """One that is taken for the sake of scripts and has no effect here, which is said when somebody gives it."""
+
+
+class VerbGroup(click.Group):
+    """A group whose verbs are files: name -> (file:command, summary)."""
+
+    def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], beyond: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, context_settings=CONTEXT, **kwargs)
+        self.verbs, self.beyond = verbs, beyond
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.verbs)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.verbs:
+            return None
+        file, _, name = self.verbs[cmd_name][0].partition(":")
+        return cast(click.Command, getattr(importlib.import_module(f"petctl.compat.{file}"), name))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word = args[0]
+        if word in self.verbs or word.startswith("-"):
+            return super().resolve_command(ctx, args)
+        import difflib
+
+        near = difflib.get_close_matches(word, self.verbs, n=1)
+        advice = f" Did you mean {near[0]}?" if near else f" {self.beyond}" if self.beyond else ""
+        raise click.UsageError(f"there is no verb {word!r}.{advice}", ctx)
+
+
+def group(name: str, help: str, parent: click.Group | None = None) -> click.Group:  # noqa: A002  click's own word
+    """A plain group of verbs that are in the same file."""
+    made = click.Group(name, help=help, context_settings=CONTEXT)
+    if parent is not None:
+        parent.add_command(made)
+    return made
+
+
+def leaf(parent: click.Group | None, name: str, *lines: str, row: Row | None = None) -> Callable[[Function], Any]:
+    """A verb: the function's own options and the common ones; what it gives is printed."""
+
+    def decorate(function: Function) -> click.Command:
+        @functools.wraps(function)
+        def run(
+            output: str,
+            query: str | None,
+            subscription: str | None,
+            verbose: bool,
+            debug: bool,
+            only_show_errors: bool,
+            **given: Any,
+        ) -> int:
+            context = click.get_current_context()
+            context.meta.update(verbose=verbose or debug, errors_only=only_show_errors)
+            say_idle(max(option.opts, key=len) for option in _idle_options(context))
+            answer = function(**given)
+            if isinstance(answer, Exit):
+                return int(answer)
+            if answer is not NOTHING:
+                print_answer(answer, output, query, row)
+            return 0
+
+        own = getattr(function, "__click_params__", [])
+        run.__click_params__ = []  # type: ignore[attr-defined]  # the common ones come last in help
+        for option in reversed(_COMMON):
+            run = option(run)
+        run.__click_params__ += own  # type: ignore[attr-defined]
+        command = click.command(name, epilog=examples(*lines) if lines else None, context_settings=CONTEXT)(run)
+        if parent is not None:
+            parent.add_command(command)
+        return command
+
+    return decorate
+
+
+_COMMON = (
+    click.option(
+        "-o", "--output", type=click.Choice(FORMATS), default="json", show_default=True, help="How to print it."
+    ),
+    click.option("--query", metavar="JMESPATH", help="Print only what this finds in the answer."),
+    click.option("--subscription", cls=IdleOption, metavar="ID", help="Accepted; there is none here."),
+    click.option("--verbose", is_flag=True, help="Say on stderr what is done, in petctl's own words."),
+    click.option("--debug", is_flag=True, help="The same."),
+    click.option("--only-show-errors", is_flag=True, help="No remarks on stderr."),
+)
+
+
+def say(sentence: str) -> None:
+    """A remark on stderr, under the name that the user typed."""
+    context = click.get_current_context()
+    if not context.meta.get("errors_only"):
+        click.echo(f"{context.find_root().info_name}: {sentence}", err=True)
+
+
+def say_idle(options: Iterable[str]) -> None:
+    """That these have no effect."""
+    given = list(options)
+    if given:
+        say(f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect on this machine")
+
+
+def was_given(name: str) -> bool:
+    """Whether the user has typed that parameter."""
+    return click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _idle_options(context: click.Context) -> Iterator[click.Parameter]:
+    for option in context.command.params:
+        if isinstance(option, IdleOption) and option.name and was_given(option.name):
+            yield option
+
+
+def detail(sentence: str) -> None:
+    """A remark for --verbose."""
+    if click.get_current_context().meta.get("verbose"):
+        say(sentence)
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Asks on a terminal; elsewhere nobody can answer, and -y is how a script says that it means it."""
+    if yes or not sys.stdin.isatty():
+        return
+    if not click.confirm(question, err=True):
+        raise UsageError("nothing was done; -y does it without a question")
+
+
+def run(program: str, root: click.Command, words: Sequence[str] | None = None) -> NoReturn:
+    """A whole front end: one command line, then the exit code."""
+    from petctl.cli.failures import run_to_exit_code
+
+    given = list(sys.argv[1:] if words is None else words)
+    try:
+        code = run_to_exit_code(spread(given), root, program)
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+def spread(words: Sequence[str]) -> list[str]:
+    """`--ids A B C` as `--ids A --ids B --ids C`: such options take all words up to the next one."""
+    result: list[str] = []
+    taking = ""
+    for word in words:
+        if word in MANY:
+            taking = word
+        elif taking and not word.startswith("-"):
+            result += [taking, word]
+        else:
+            taking = ""
+            result.append(word)
+    return result
+
+
+def background(words: Sequence[str]) -> None:
+    """Runs a verb of `batchai` that nobody waits for, in a process of its own; in this directory, whose petctl.yaml may
+    be needed."""
+    import subprocess
+
+    subprocess.Popen(
+        [sys.executable, "-P", "-m", "petctl.compat.batchai.cli.batchai", *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ,
+        start_new_session=True,
+    )

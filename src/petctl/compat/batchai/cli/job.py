@@ -1,0 +1,214 @@
+"""batchai job: create, resubmit, show, list, wait, terminate, delete. Files: `job_files.py`; nodes: `nodes.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from petctl.compat.batchai.cli import options
+from petctl.compat.batchai.cli.base_command import NOTHING, Exit, IdleOption, confirm, detail, group, leaf, say
+from petctl.compat.batchai.cli.crud import Resource, add_usual_verbs
+from petctl.compat.batchai.cli.job_files import add_job_files
+from petctl.compat.batchai.cli.nodes import add_job_nodes
+
+if TYPE_CHECKING:
+    from petctl.compat.batchai.jobfile import Reading
+    from petctl.compat.batchai.service.names import Address
+    from petctl.job import Job
+
+NAME = ("-n", "--name")
+job = group("job", "Jobs: from a job file, in an experiment, on a cluster.")
+add_job_files(job)
+add_job_nodes(job)
+
+cluster_option = click.option(
+    "-c",
+    "--cluster",
+    metavar="NAME",
+    help="Of the workspace, by name or id; or any cluster that petctl knows. Else as the file says, else local.",
+    shell_complete=options.complete("clusters"),
+)
+start_options = options.together(
+    click.option("--no-container", is_flag=True, help="Without a container, though the job file names an image."),
+    click.option("--dry-run", is_flag=True, help="Print what would be started; start nothing."),
+)
+
+
+def _row(found: Any) -> dict[str, Any]:
+    place = found["cluster"]["id"].split("/")
+    named = len(place) > 8
+    return {
+        "Name": found["name"],
+        "Cluster": place[-1],
+        "Cluster RG": found["cluster"]["resourceGroup"],
+        "Cluster Workspace": place[8] if named else None,
+        "Tool": found["toolType"],
+        "Nodes": found["nodeCount"],
+        "State": found["executionState"],
+        "Exit code": found["executionInfo"]["exitCode"],
+    }
+
+
+@leaf(
+    job,
+    "create",
+    "batchai job create -n mnist -c nc6 -g recipes -w lab -e chainer -f job.json --storage-account-name mystorage",
+    "batchai job create -n mnist -f job.json                    everything that is not named: default, and made",
+    "batchai job create -n mnist -f job.json --dry-run",
+    row=_row,
+)
+@options.addressed("jobs", *NAME, given=True)
+@cluster_option
+@click.option("-f", "--config-file", required=True, metavar="FILE", help="The job file.")
+@options.storage_options
+@start_options
+@options.no_wait_option
+def create(
+    given: Address,
+    address: Address,
+    cluster: str | None,
+    config_file: str,
+    account: str,
+    key: str,
+    no_container: bool,
+    dry_run: bool,
+    no_wait: bool,
+    **mounts: Any,
+) -> object:
+    """Submit a job from a job file, under a name that no job of the experiment has."""
+    from msgspec.structs import replace
+
+    from petctl.compat.batchai.jobfile import as_reported
+    from petctl.compat.batchai.service.clusters import find_target
+    from petctl.compat.batchai.service.mounts import wanted_mounts
+
+    added = wanted_mounts(options.home(), address, mounts, account)
+
+    def read(name: str) -> Reading:
+        from petctl.cli.job_file import resolver, secret_of
+        from petctl.compat.batchai.jobfile import JobFile, Names, read_file
+
+        names = Names(address.group, address.workspace, address.experiment, address.name, name)
+        return read_file(config_file, JobFile(resolver(options.home()), names, account, key, added, secret_of))
+
+    if not cluster:
+        said = as_reported(read("").job.batchai)["cluster"] or {}
+        cluster = said.get("id") or "local"
+    target = find_target(options.home(), cluster, address)
+    reading = read(target["petctl"])
+    for remark in reading.remarks:
+        say(remark)
+    job = replace(reading.job, image="", image_credentials="") if no_container else reading.job
+    return _submitted(given, address, target, job, reading.secrets, dry_run)
+
+
+@leaf(
+    job,
+    "resubmit",
+    "batchai job resubmit -n mnist                             as mnist-2",
+    "batchai job resubmit -n mnist --new-name again -c k8s",
+    row=_row,
+)
+@options.addressed("jobs", *NAME)
+@click.option("--new-name", metavar="NAME", help="The new job's name; else the old one with a number behind it.")
+@cluster_option
+@start_options
+def resubmit(address: Address, new_name: str | None, cluster: str | None, no_container: bool, dry_run: bool) -> object:
+    """Run a job again, as a new one, exactly as its file said then; its outputs get a directory of their own."""
+    from msgspec.structs import replace
+
+    from petctl.compat.batchai.service.clusters import find_target
+    from petctl.compat.batchai.service.jobs import again
+    from petctl.compat.batchai.service.resource_store import Tree
+    from petctl.compat.batchai.service.resources import trail_of
+
+    tree = Tree(options.home())
+    record = tree.read(trail_of("jobs", address))
+    taken = tree.names(trail_of("experiments", address), "jobs")
+    free = (f"{address.name}-{number}" for number in range(2, len(taken) + 3))
+    new = address._replace(name=new_name or next(name for name in free if name not in taken))
+    target = find_target(options.home(), cluster, address) if cluster else record["cluster"]
+    job = again(options.home(), address, new.name, target["petctl"])
+    job = replace(job, image="", image_credentials="") if no_container else job
+    return _submitted(new, new, target, job, {}, dry_run)
+
+
+@leaf(job, "wait", "batchai job wait -n mnist")
+@options.addressed("jobs", *NAME)
+@click.option(
+    "--interval", cls=IdleOption, type=float, metavar="SECONDS", help="Accepted; a change is told when it happens."
+)
+def wait(address: Address, interval: float | None) -> object:
+    """Wait for a job to end, say every change of its state, exit with its exit code."""
+    from petctl.compat.batchai.service.job_state import watch_states
+
+    seen = watch_states(options.home(), address, lambda state: click.echo(f"Job state: {state}"))
+    failed = seen["state"] != "succeeded"
+    if failed:
+        say(seen["sentence"])
+    return Exit(failed if seen["exit_code"] is None else seen["exit_code"])
+
+
+@leaf(job, "terminate", "batchai job terminate -n mnist -y")
+@options.addressed("jobs", *NAME, ids=True)
+@options.yes_option
+@options.no_wait_option
+def terminate(address: Address, yes: bool, no_wait: bool) -> object:
+    """End a job; its workers get their grace, its name and files stay."""
+    from petctl.compat.batchai.service.jobs import handle_of, terminate_job
+
+    handle_of(options.home(), address)
+    confirm(f"Terminate job {address.name!r}?", yes)
+    terminate_job(options.home(), address, wait=not no_wait)
+    return NOTHING
+
+
+def _submitted(
+    given: Address, address: Address, target: dict[str, Any], job: Job, secrets: dict[str, str], dry_run: bool
+) -> object:
+    """Submits it, or with `dry_run` shows what that would be; a job whose image nobody here can run goes without."""
+    from petctl.compat.batchai.jobfile import as_reported
+    from petctl.compat.batchai.service.jobs import create_job, planned
+
+    job = _without_engine(job, target["petctl"])
+    if dry_run:
+        return {"cluster": target, "petctl": planned(options.home(), target, job)}
+    record = create_job(options.home(), given, address, target, job, as_reported(job.batchai), secrets)
+    detail(f"petctl's job is {record['petctl']} on cluster {target['petctl']}; its results: {record['results']}")
+    return _shown(address)
+
+
+def _without_engine(job: Job, cluster: str) -> Job:
+    from msgspec.structs import replace
+
+    from petctl.clusters.local.containers.engines import lacks_engine
+
+    if not lacks_engine(options.home(), cluster, job.image):
+        return job
+    say(f"no podman or docker works here: the image {job.image} is not used, the job runs bare on this machine")
+    return replace(job, image="", image_credentials="")
+
+
+def _shown(address: Address) -> object:
+    from petctl.compat.batchai.service import report
+    from petctl.compat.batchai.service.job_state import look
+
+    record, seen = look(options.home(), address)
+    return report.job(address, record, record["properties"], seen)
+
+
+add_usual_verbs(
+    job,
+    Resource(
+        "jobs",
+        "job",
+        NAME,
+        _row,
+        _shown,
+        place="",
+        name="mnist",
+        told=": what its file said, and how it stands",
+        along=", which is ended first; what it wrote to its mounts stays",
+    ),
+)

@@ -1,0 +1,91 @@
+"""Which verbs the front ends have, and the first pages of their help, which are printed before click is imported.
+
+A verb names a module below `petctl.compat` and the click group or command in it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+BATCHAI = {
+    "workspace": ("batchai.cli.workspace:workspace", "Workspaces: create, show, list, delete"),
+    "cluster": (
+        "batchai.cli.cluster:cluster",
+        "Clusters: create, show, list, delete, resize, auto-scale; nodes and files",
+    ),
+    "file-server": ("batchai.cli.file_server:file_server", "File servers: create, show, list, delete"),
+    "experiment": ("batchai.cli.experiment:experiment", "Experiments: create, show, list, delete"),
+    "job": ("batchai.cli.job:job", "Jobs: create, show, list, wait, terminate, delete; files and nodes"),
+    "list-usages": ("batchai.cli.usages:list_usages", "What there is, and what of it is in use"),
+}
+RECIPE = {
+    "group": ("batchai.cli.az.groups:group", "Resource groups: create, show, list, exists, delete"),
+    "storage": ("batchai.cli.az.storage:storage", "Storage accounts, shares, directories, files, containers, blobs"),
+}
+COMPLETION = {"completion": ("batchai.cli.completion:completion", "Print the shell's completion script")}
+AZ = {
+    "batchai": ("batchai.cli.batchai:batchai", "Batch AI: workspaces, clusters, file servers, experiments, jobs"),
+    **RECIPE,
+    "account": ("batchai.cli.az.account:account", "Says that no account is needed"),
+    "login": ("batchai.cli.az.account:login", "Says that no account is needed"),
+    "logout": ("batchai.cli.az.account:logout", "Says that no account is needed"),
+}
+OWN = {"batchai": {**BATCHAI, **RECIPE, **COMPLETION}, "az": {**AZ, **COMPLETION}}
+
+_ABOUT = {
+    "batchai": [
+        "The command line of Azure Batch AI, on this machine and on any cluster that petctl knows.",
+        "Works without an account; see docs/batchai.md for what differs.",
+    ],
+    "az": [
+        "petctl's stand-in for the Azure command line: the verbs of Batch AI's recipes, on this machine.",
+        "It is not the real az, and covers nothing else. Remove it with: petctl compat uninstall az",
+    ],
+}
+_EXAMPLES = {
+    "batchai": [
+        "batchai job create -n mnist -f job.json            group, workspace, experiment: default",
+        "batchai job create -n mnist -f job.json --dry-run",
+        "batchai job file stream -j mnist -f stdout.txt",
+        "batchai job show -n mnist --query executionState",
+    ],
+    "az": [
+        "az group create -n recipes -l eastus",
+        "az batchai workspace create -g recipes -n lab",
+        "az batchai cluster create -n nc6 -g recipes -w lab -s Standard_NC6 -t 2",
+        "az storage share create -n logs --account-name mystorage",
+    ],
+}
+
+
+def overview(program: str) -> str:
+    """The first page of help, as plain text."""
+    verbs = OWN[program]
+    lines = [f"Usage: {program} [--help] [--version] VERB ...", "", *(f"  {line}" for line in _ABOUT[program]), ""]
+    lines += ["Verbs:", *(f"  {name:<12}{summary}" for name, (_, summary) in verbs.items()), ""]
+    lines += ["Examples:", *(f"  {line}" for line in _EXAMPLES[program]), ""]
+    return "\n".join([*lines, f"'{program} VERB --help' tells the rest."])
+
+
+def answer_at_once(program: str, words: list[str], page: Callable[[str], str]) -> None:
+    """Prints help or version and exits, where these words ask for it; a shell that completes a word never does."""
+    if f"_{program.upper()}_COMPLETE" in os.environ:
+        return
+    if words in ([], ["--help"], ["-h"], ["help"]):
+        sys.exit(_print(page(program), program))
+    if words in (["--version"], ["version"]):
+        from petctl import __version__
+
+        sys.exit(_print(f"{program} of petctl {__version__}", program))
+
+
+def _print(text: str, program: str) -> int:
+    try:
+        print(text, flush=True)
+    except OSError as error:
+        from petctl.cli.stdout_errors import tell_unwritten
+
+        return tell_unwritten(error, program)
+    return 0

@@ -1,0 +1,223 @@
+"""Every field of a Batch AI job file, and what it may hold. What becomes of a field is said where it is used.
+
+A problem that concerns one value alone is found here; what has to fit together is checked by `reading`, `tools` and
+`volumes`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from petctl.compat.batchai.jobfile.durations import wall_clock
+from petctl.compat.batchai.jobfile.shape import Convert, Key, Many, Shape
+from petctl.job import values
+from petctl.job.problems import FieldError, shown, wrong
+
+PRIORITIES = {"low": -1000, "normal": 0, "high": 1000}
+MOST_NODES = 100_000
+WEEK = 7 * 86400.0  # how long a job may take that says nothing
+
+_DIRECTORY_ID = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SIZE = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*[bkmgtBKMGT]?[iI]?[bB]?", re.ASCII)
+
+
+def path(value: object) -> str:
+    """A path on the nodes, which may use variables."""
+    text = values.single_line(value)
+    if not text:
+        raise wrong("the path is empty")
+    return text
+
+
+def inner_path(value: object) -> str:
+    """A path below another one."""
+    text = path(value).strip("/")
+    if not text or any(part in ("", ".", "..") for part in text.split("/")) or str(value).startswith("/"):
+        raise wrong(f"expected a path without '..' below another one, such as data or data/train, got {shown(value)}")
+    return text
+
+
+def directory_id(value: object) -> str:
+    """What ends the name of a variable."""
+    text = values.text(value)
+    if not _DIRECTORY_ID.fullmatch(text):
+        raise wrong(f"expected letters, digits and '_', since it is part of a variable's name, got {shown(text)}")
+    return text
+
+
+def variable(value: object) -> str:
+    """A name in the environment."""
+    text = values.text(value)
+    if not _VARIABLE.fullmatch(text):
+        raise wrong(f"expected a variable's name (letters, digits and '_', no digit first), got {shown(text)}")
+    return text
+
+
+def line(value: object) -> str:
+    """A command line that does something."""
+    text = values.text(value)
+    if not text.strip():
+        raise wrong("the command line is empty")
+    return text
+
+
+def mode(value: object) -> str:
+    """Permissions as a number of base 8."""
+    text = values.text(value)
+    if not re.fullmatch(r"[0-7]{3,4}", text, re.ASCII):
+        raise wrong(f"expected permissions such as 0777, got {shown(text)}")
+    return text
+
+
+def scheduling_priority(value: object) -> str | int:
+    """A word, or the number that older files have."""
+    if isinstance(value, str) and value.lower() in PRIORITIES:
+        return value.lower()
+    try:
+        number = values.whole(-1000)(value)
+    except FieldError:
+        number = 1001
+    if number > 1000:
+        raise wrong(f"expected low, normal or high, or a number from -1000 to 1000, got {shown(value)}")
+    return number
+
+
+def shm_size(value: object) -> str:
+    """As docker writes it: 2g."""
+    text = values.text(value).strip()
+    if not _SIZE.fullmatch(text):
+        raise wrong(f"expected a size such as 2g or 512m, got {shown(value)}")
+    return text
+
+
+def word(*choices: str) -> Convert:
+    """One word of a few, whatever its letters' case, as the service writes it."""
+
+    def convert(value: object) -> str:
+        found = {choice.lower(): choice for choice in choices}.get(str(value).lower())
+        if found is None:
+            raise wrong(f"expected {' or '.join(choices)}, got {shown(value)}")
+        return found
+
+    return convert
+
+
+def _need(holds: Convert | Shape) -> Key:
+    return Key(holds, required=True)
+
+
+COUNT = Key(values.whole(1, MOST_NODES))
+TEXT = Key(values.text)
+
+RESOURCE: Shape = {"id": _need(values.single_line), "resourceGroup": Key(values.single_line)}
+VAULT_SECRET: Shape = {"sourceVault": Key(RESOURCE), "secretUrl": _need(values.single_line)}
+ACCOUNT_CREDENTIALS: Shape = {"accountKey": TEXT, "accountKeySecretReference": Key(VAULT_SECRET)}
+
+PYTHON: Shape = {"pythonScriptFilePath": _need(path), "pythonInterpreterPath": Key(path), "commandLineArgs": TEXT}
+MPI_PYTHON: Shape = {**PYTHON, "processCount": COUNT}
+TOOLS: dict[str, Shape] = {
+    "caffe2Settings": PYTHON,
+    "caffeSettings": {
+        "configFilePath": Key(path),
+        **MPI_PYTHON,
+        "pythonScriptFilePath": Key(path),
+    },
+    "chainerSettings": MPI_PYTHON,
+    "cntkSettings": {
+        "languageType": Key(word("BrainScript", "Python")),
+        "configFilePath": Key(path),
+        **MPI_PYTHON,
+        "pythonScriptFilePath": Key(path),
+    },
+    "customMpiSettings": {"commandLine": _need(line), "processCount": COUNT},
+    "customToolkitSettings": {"commandLine": _need(line)},
+    "horovodSettings": MPI_PYTHON,
+    "pyTorchSettings": {**MPI_PYTHON, "communicationBackend": Key(word("TCP", "Gloo", "MPI"))},
+    "tensorFlowSettings": {
+        "pythonScriptFilePath": _need(path),
+        "pythonInterpreterPath": Key(path),
+        "masterCommandLineArgs": TEXT,
+        "workerCommandLineArgs": TEXT,
+        "parameterServerCommandLineArgs": TEXT,
+        "workerCount": COUNT,
+        "parameterServerCount": COUNT,
+    },
+}
+
+MOUNTS: Shape = {
+    "azureFileShares": Key(
+        Many(
+            {
+                "accountName": Key(values.single_line),
+                "azureFileUrl": _need(values.single_line),
+                "credentials": Key(ACCOUNT_CREDENTIALS),
+                "relativeMountPath": _need(inner_path),
+                "fileMode": Key(mode),
+                "directoryMode": Key(mode),
+            }
+        )
+    ),
+    "azureBlobFileSystems": Key(
+        Many(
+            {
+                "accountName": _need(values.single_line),
+                "containerName": _need(values.single_line),
+                "credentials": Key(ACCOUNT_CREDENTIALS),
+                "relativeMountPath": _need(inner_path),
+                "mountOptions": TEXT,
+            }
+        )
+    ),
+    "fileServers": Key(
+        Many(
+            {
+                "fileServer": _need(RESOURCE),
+                "sourceDirectory": Key(path),
+                "relativeMountPath": _need(inner_path),
+                "mountOptions": TEXT,
+            }
+        )
+    ),
+    "unmanagedFileSystems": Key(Many({"mountCommand": _need(line), "relativeMountPath": _need(inner_path)})),
+}
+
+PROPERTIES: Shape = {
+    **{name: Key(shape) for name, shape in TOOLS.items()},
+    "cluster": Key(RESOURCE),
+    "constraints": Key({"maxWallClockTime": Key(wall_clock)}),
+    "containerSettings": Key(
+        {
+            "imageSourceRegistry": _need(
+                {
+                    "serverUrl": Key(values.single_line),
+                    "image": _need(values.single_line),
+                    "credentials": Key(
+                        {"username": _need(values.text), "password": TEXT, "passwordSecretReference": Key(VAULT_SECRET)}
+                    ),
+                }
+            ),
+            "shmSize": Key(shm_size),
+        }
+    ),
+    "environmentVariables": Key(Many({"name": _need(variable), "value": _need(values.text)})),
+    "inputDirectories": Key(Many({"id": _need(directory_id), "path": _need(path)})),
+    "jobPreparation": Key({"commandLine": _need(line)}),
+    "mountVolumes": Key(MOUNTS),
+    "nodeCount": _need(values.whole(1, MOST_NODES)),
+    "outputDirectories": Key(
+        Many({"id": _need(directory_id), "pathPrefix": _need(path), "pathSuffix": Key(inner_path)})
+    ),
+    "schedulingPriority": Key(scheduling_priority),
+    "secrets": Key(
+        Many({"name": _need(variable), "value": TEXT, "valueSecretReference": Key(VAULT_SECRET)}),
+    ),
+    "stdOutErrPathPrefix": _need(path),
+}
+
+# What the service adds when it reports a job; a reported job can be submitted again as it is.
+REPORTED = (
+    *("id", "name", "type", "resourceGroup", "toolType", "creationTime", "jobOutputDirectoryPathSegment"),
+    *("provisioningState", "provisioningStateTransitionTime", "executionState", "executionStateTransitionTime"),
+    *("executionInfo", "experimentName", "petctl"),
+)

@@ -1,0 +1,97 @@
+"""A job's chronicle: takes its events in at once, and keeps a picture of the moment that is never far behind.
+
+A picture is made not more often than readers can look, and one that differs only in the workers' progress less often
+still. Where events and pictures go is up to whoever derives from it. It must not decide anything about the job, and it
+never waits for a reader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Callable, Dict, Iterable, Optional
+
+from petctl.controller.status.records import History, close_status, new_event
+
+INTERVAL = 0.05  # seconds between two pictures
+PROGRESS_INTERVAL = 1.0  # ... and between two that differ only in the progress of the workers
+EFFORT = 20  # with very many nodes a picture takes longer: spend at most a twentieth of the time on them
+
+
+class Chronicle:
+    """`picture` is asked for the newest status fields whenever one is due; `status` is the last that was made."""
+
+    def __init__(self, status: Dict[str, Any], events: Iterable[Dict[str, Any]]) -> None:
+        self.history = History()
+        for event in events:
+            self.history.take(event)
+        self.status = status
+        self.picture: Callable[[], Dict[str, Any]] = dict
+        self._timer: Optional[asyncio.TimerHandle] = None
+        self._next = 0.0
+        self._kept: Optional[Dict[str, Any]] = None
+        self._last: Optional[Dict[str, Any]] = None
+        self._progress_at = 0.0
+
+    def put_event(self, event: Dict[str, Any]) -> None:
+        """Where an event goes."""
+        raise NotImplementedError
+
+    def put_status(self, last: bool) -> bool:
+        """Where a new picture goes; whether it got there."""
+        raise NotImplementedError
+
+    def event(self, kind: str, sentence: str, **data: Any) -> None:
+        """Something happens: it is passed on at once, and then the status that follows from it."""
+        event = new_event(kind, sentence, **data)
+        self.history.take(event)
+        self.put_event(event)
+        self.touch()
+
+    def touch(self) -> None:
+        """Something may have changed: a new picture is due, soon."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._next), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        self.write()
+        now = loop.time()
+        self._next = now + max(INTERVAL, EFFORT * (now - began))
+
+    def write(self) -> None:
+        """Makes a picture, and passes it on if it has changed."""
+        history = self.history
+        status = {**self.status, **self.picture(), "rounds": history.rounds, "started": history.started}
+        status["rounds_run"], status["last_failure"] = history.ran, history.last_failure
+        status["nodes_lost"], status["seconds_lost"] = history.nodes_lost, history.seconds_lost
+        if status["state"] != self.status["state"]:
+            status["since"] = time.time()
+        self.status = status
+        self._keep()
+
+    def freeze(self) -> None:
+        """Keeps the picture of this moment for the end: when the last node has gone, there is nothing left to see."""
+        self.write()
+        self._last = self.status
+
+    def finish(self, outcome: Dict[str, Any], finished: float, **late: Any) -> None:
+        """The last picture, with what became known after the end; none is made after it."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.status = {**close_status(self._last or self.status, outcome, finished), **late}
+        self._keep(last=True)
+
+    def _keep(self, last: bool = False) -> None:
+        if self.status == self._kept or (not last and self._only_progress() and time.monotonic() < self._progress_at):
+            return  # the next heartbeat brings us back
+        self._progress_at = time.monotonic() + PROGRESS_INTERVAL
+        if self.put_status(last):
+            self._kept = {**self.status, "rounds": list(self.status["rounds"])}
+
+    def _only_progress(self) -> bool:
+        """Has nothing else changed since the last picture?"""
+        return self._kept is not None and {**self.status, "progress": 0} == {**self._kept, "progress": 0}

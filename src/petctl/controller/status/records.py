@@ -1,0 +1,259 @@
+"""What is kept about a job: its events, the history that follows from them, and the fields of its status.
+
+Events are appended and never changed. The history (rounds, restarts, seconds lost) is a fold over them, by the same
+function whether they happen now or are read back by a replaced supervisor or a reader. Cheap to import: commands of
+the user read these too.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from petctl.controller.plurals import counted
+from petctl.controller.status.compact import pack_round
+from petctl.rendezvous.core.events import NOT_MISSED
+
+ROUNDS = 100  # of a job's rounds the status tells the last so many; the events tell all
+UNSAVED_TOLD = 3  # remarks on unsaved files that the status tells; the events tell all
+KEPT_ROUNDS = 50
+"""Rounds that nodes keep for the next coordinator ..."""
+KEPT_BYTES = 200_000
+"""... as long as they are shorter than this."""
+
+
+class History:
+    """Everything about a job that is a matter of what has happened so far."""
+
+    def __init__(self) -> None:
+        self.rounds: List[Dict[str, Any]] = []  # the last ones, in their short form
+        self.ran = 0  # how many there were
+        self.round = 0  # the highest that was ever opened
+        self.spent = 0  # failures charged so far
+        self.members: List[str] = []  # of the newest round that ran
+        self.restarts: Dict[str, int] = {}
+        self.last_failure: Optional[Dict[str, Any]] = None
+        self.started: Optional[float] = None  # it got its slots; the time limit counts from here
+        self.broken: Optional[float] = None  # since when no round runs, after one did
+        self._lost: List[float] = [0, 0.0]  # nodes, and seconds without a round
+        self._lost_before: List[float] = [0, 0.0]  # the same, as an earlier coordinator has counted it
+        self._adopted: Dict[str, Any] = {}  # the newest history of an earlier coordinator that a node has told
+        self._reasons: Dict[int, str] = {}
+        self._given_up: Dict[int, float] = {}  # by round: when its predecessor was, until it is known to train
+
+    @property
+    def nodes_lost(self) -> int:
+        """Nodes that were lost without having left."""
+        return int(self._lost_before[0] + self._lost[0])
+
+    @property
+    def seconds_lost(self) -> float:
+        """Seconds in which no round ran, after one did."""
+        return round(self._lost_before[1] + self._lost[1], 3)
+
+    def take(self, event: Dict[str, Any]) -> None:
+        """Adds one event; those that say nothing about history pass by."""
+        kind, now = event.get("kind"), float(event.get("time", 0.0))
+        self.spent = int(event.get("spent", self.spent))
+        if kind == "started" and self.started is None:
+            self.started = now
+        elif kind == "requeued":
+            self.started = None
+        elif kind == "node" and event.get("restart"):
+            name = str(event.get("node"))
+            self.restarts[name] = self.restarts.get(name, 0) + 1
+        elif kind == "lost" and event.get("why") not in NOT_MISSED:
+            self._lost[0] += 1
+        elif kind == "failure":
+            self.last_failure = event.get("failure")
+        elif kind == "round":
+            self.round = max(self.round, int(event["round"]))
+            self._reasons[int(event["round"])] = str(event.get("reason", ""))
+            if self.rounds and self.broken is None:
+                self.broken = now
+        elif kind == "running":
+            number = int(event["round"])
+            lost = now - self.broken if self.broken is not None else 0.0
+            self._given_up = {number: self.broken} if self.broken is not None else {}
+            self._runs(number, event, self._reasons.get(number, ""), lost)
+        elif kind == "training" and event.get("round") in self._given_up:
+            lost = round(now - self._given_up.pop(event["round"]), 3)
+            self._lost[1] += lost - self.rounds[-1]["seconds_lost"]
+            self.rounds[-1]["seconds_lost"] = lost
+        elif kind == "history":
+            self._adopt(event)
+        elif kind == "continued" and "members" in event:
+            number = int(event["round"])
+            if all(past["number"] != number for past in self.rounds):  # its beginning is known only to others
+                self._runs(number, event, str(event["sentence"]), 0.0)
+            self.broken, self._given_up = None, {}
+
+    def _adopt(self, event: Dict[str, Any]) -> None:
+        """Takes in what an earlier coordinator knew, as a node has kept it; a newer history may follow an older one.
+
+        Since that node lost its coordinator no round is known to run: if none goes on, the next one has cost the time
+        from there.
+        """
+        own, past = list(self.rounds), [entry for entry in event["rounds"] if isinstance(entry, dict)]
+        known = {entry["number"]: entry for entry in past}
+        newest = max(known, default=0)
+        later = sum(entry["number"] > newest for entry in own)
+        # Several nodes may tell the same, and one may tell less than is known already: totals never go down.
+        self.ran = max(self.ran, int(event.get("ran") or len(known)) + later)
+        merged = {**{entry["number"]: entry for entry in own}, **known}
+        self.rounds[:] = [merged[number] for number in sorted(merged)][-ROUNDS:]
+        self.round = max(self.round, newest)
+        self.started = event.get("started") or self.started
+        told = [event.get("nodes_lost"), event.get("seconds_lost")]
+        self._lost_before = [max(old, new or 0) for old, new in zip(self._lost_before, told)]
+        if self.last_failure is None or self.last_failure is self._adopted.get("last_failure"):
+            self.last_failure = event.get("last_failure") or self.last_failure
+        if past and self.broken == self._adopted.get("since") and (self._adopted or not own):
+            self.broken = float(event["since"])
+        self._adopted = event
+
+    def kept(self) -> Dict[str, Any]:
+        """What nodes keep for a coordinator that replaces this one and knows nothing: the last rounds, above all."""
+        rounds = self.rounds[-KEPT_ROUNDS:]
+        while len(rounds) > 1 and len(json.dumps(rounds)) > KEPT_BYTES:
+            rounds = rounds[len(rounds) // 2 :]
+        totals = {"ran": self.ran, "nodes_lost": self.nodes_lost, "seconds_lost": self.seconds_lost}
+        return {"rounds": rounds, "started": self.started, "last_failure": self.last_failure, **totals}
+
+    def _runs(self, number: int, event: Dict[str, Any], reason: str, lost: float) -> None:
+        self.ran += 1
+        self._lost[1] += round(lost, 3)
+        del self.rounds[: -ROUNDS + 1]
+        past = {
+            "number": number,
+            "reason": reason,
+            "nodes": list(event.get("nodes", ())),
+            "members": event.get("members", {}),
+            "world_size": event.get("world_size", 0),
+            "started": float(event.get("time", 0.0)),
+            "seconds_lost": round(lost, 3),
+        }
+        self.rounds.append(pack_round(past))
+        self.round = max(self.round, number)
+        self.members = list(event.get("members") or event.get("nodes", ()))
+        self.broken = None
+
+
+def read_events(path: Path) -> List[Dict[str, Any]]:
+    """All events so far; a line that a crash has torn is left out."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    events = []
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and "kind" in event:
+            events.append(event)
+    return events
+
+
+def new_event(kind: str, sentence: str, **data: Any) -> Dict[str, Any]:
+    """Something that happens now, as a reader will see it."""
+    return {"time": round(time.time(), 6), "kind": kind, "sentence": sentence, **data}
+
+
+def append_event(path: Path, event: Dict[str, Any]) -> None:
+    """Adds one line, whole, whoever else is writing."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(descriptor).st_size
+        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+        line = (b"\n" if torn else b"") + json.dumps(event, separators=(",", ":")).encode() + b"\n"
+        if os.write(descriptor, line) < len(line):  # readers and the next writer know a torn line
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    finally:
+        os.close(descriptor)
+
+
+def first_status(record: Dict[str, Any]) -> Dict[str, Any]:
+    """The status of a job that nobody has looked at yet; every later picture has the same fields."""
+    plan = record["plan"]
+    size = plan["config"]
+    return {
+        "id": record["id"],
+        "name": record["name"],
+        "cluster": record["cluster"],
+        "state": "pending",
+        "since": record["submitted"],
+        "sentence": "pending: its supervisor is starting",
+        "size": {"min": size["min_nodes"], "wanted": size["wanted"], "max": size["max_nodes"]},
+        "round": 0,
+        "epoch": 0,
+        "spent": 0,
+        "restarts": size["restarts"],
+        "nodes": [],
+        "rounds": [],
+        "rounds_run": 0,
+        "nodes_lost": 0,
+        "seconds_lost": 0.0,
+        "progress": None,
+        "last_failure": None,
+        "world_size": 0,
+        "exit_code": None,
+        "error": None,
+        "roles": [{"name": role["name"], "count": role["count"]} for role in plan.get("task", {}).get("roles", ())],
+        "command": record["command"],
+        "cwd": record["cwd"],
+        "code": _code(record),
+        "folders": _folders(record),
+        "directory": record["directory"],
+        "results": results_place(record),
+        "submitted": record["submitted"],
+        "started": None,
+        "finished": None,
+    }
+
+
+def results_place(record: Dict[str, Any]) -> str:
+    """Where results go, in a few words; empty: into the job's directory."""
+    results = record.get("results") or {}
+    places = dict(results.get("outputs", {}))
+    everything = str(results.get("logs", "")).rpartition("/")[0]
+    own = [place for name, place in places.items() if not everything or not place.startswith(f"{everything}/")]
+    return ", ".join([everything, *own] if everything else own)
+
+
+def _code(record: Dict[str, Any]) -> str:
+    code = record.get("code")
+    batchai = record["plan"].get("task", {}).get("batchai") or {}
+    if not code and batchai.get("work"):
+        base = record["directory"] or "their node's state"
+        return f"none is taken along: workers run in a directory of their own, {base}/batchai/NODE/work"
+    if not code:
+        return f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen"
+    return f"snapshot {code['id'][:12]} of {code['source']}, {counted(code['files'], 'file')}"
+
+
+def _folders(record: Dict[str, Any]) -> List[str]:
+    return [
+        f"{folder['name']}: {folder['location']} ({folder['mode']}{', as it is here' if 'in_place' in folder else ''})"
+        for folder in record.get("folders", ())
+    ]
+
+
+def close_status(status: Dict[str, Any], outcome: Dict[str, Any], finished: float) -> Dict[str, Any]:
+    """The final picture: what was, with how it ended."""
+    failure = outcome.get("failure")
+    return {
+        **status,
+        "state": outcome["state"],
+        "since": finished,
+        "sentence": outcome["sentence"],
+        "exit_code": outcome["code"],
+        "error": failure,
+        "nodes": [{**node, "state": "gone", "pid": 0} for node in status["nodes"]],
+        "finished": finished,
+    }

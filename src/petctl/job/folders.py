@@ -1,0 +1,116 @@
+"""Which mapped folders a job has: all of the configuration's, none, or those that are named here.
+
+    folders: [data/voc20, models]                       of the configuration, whole or only a part
+    folders: {data: s3://bucket/data, output: {location: az://account/box/output, mode: rw}}
+    folders: none
+
+What a name stands for in the configuration, and where a location leads, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from petctl.job import values
+from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+
+MODES = ("ro", "rw", "sync")
+ALL, NONE = "all", "none"
+
+_NAME_RULE = "the name of a folder is a path from the project's directory, such as data or data/voc20: no '..', no ':'"
+
+
+class Folder(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """What a job says about one folder; what is empty is as the configuration has it."""
+
+    location: str = ""
+    mode: str = ""
+
+
+def folder_name(value: object) -> str:
+    """A relative path that stays inside, in one way of writing it."""
+    name = values.text(value).removeprefix("./").rstrip("/")
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or name.startswith("@") or ":" in name or not name.isprintable():
+        raise wrong(f"{_NAME_RULE}; got {shown(value)}")
+    return name
+
+
+def folder_mode(value: object) -> str:
+    """ro, rw or sync."""
+    return values.one_of(*MODES)(value)
+
+
+def folders(value: object) -> str | dict[str, Folder]:
+    """ALL, NONE, or what was said of each folder by its name."""
+    if isinstance(value, str):
+        if value in (ALL, NONE):
+            return value
+        raise wrong(f"expected a list of folders, a mapping of folders to locations, all or none, got {shown(value)}")
+    entries: list[tuple[Any, object]] = []
+    if isinstance(value, Mapping):
+        entries = list(value.items())
+    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        entries = [(name, None) for name in value]
+    else:
+        raise wrong(f"expected a list of folders or a mapping of folders to locations, got {shown(value)}")
+    found: dict[str, Folder] = {}
+    problems: list[Problem] = []
+    for position, (key, item) in enumerate(entries):
+        place = key if isinstance(value, Mapping) and isinstance(key, str) else position
+        try:
+            name = folder_name(key)
+            if name in found:
+                raise wrong(f"the folder {name!r} is named twice")
+            found[name] = _folder(item)
+        except FieldError as error:
+            problems += [problem.under(place) for problem in error.problems]
+    if problems:
+        raise FieldError(problems)
+    return found or ALL
+
+
+def folders_to_plain(value: str | dict[str, Folder]) -> Any:
+    """As it is written in a file."""
+    if isinstance(value, str):
+        return value
+    if not any(folder.location or folder.mode for folder in value.values()):
+        return list(value)
+    return {name: _plain(folder) for name, folder in value.items()}
+
+
+def parse_folder_option(text: str) -> tuple[str, Folder]:
+    """NAME[=LOCATION[,MODE]] of the command line."""
+    name, _, rest = text.partition("=")
+    location, comma, mode = rest.rpartition(",")
+    if not comma or mode not in MODES:
+        location, mode = rest, ""
+    if "=" in text and not location:
+        raise wrong(f"--folder {text}: expected NAME, NAME=LOCATION or NAME=LOCATION,MODE (ro, rw or sync)")
+    return folder_name(name), Folder(location=location, mode=mode)
+
+
+def _folder(value: object) -> Folder:
+    if isinstance(value, Folder):
+        return Folder(location=values.single_line(value.location), mode=value.mode and folder_mode(value.mode))
+    if value is None:
+        return Folder()
+    if not isinstance(value, Mapping):
+        return Folder(location=values.single_line(value))
+    problems = [unknown_field(str(name), ("location", "mode")) for name in value if name not in ("location", "mode")]
+    if problems:
+        raise FieldError(problems)
+    location, mode = value.get("location"), value.get("mode")
+    return Folder(
+        location="" if location is None else values.single_line(location),
+        mode="" if mode is None else folder_mode(mode),
+    )
+
+
+def _plain(folder: Folder) -> Any:
+    if not folder.mode:
+        return folder.location or {}
+    return {"location": folder.location, "mode": folder.mode} if folder.location else {"mode": folder.mode}

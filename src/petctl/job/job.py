@@ -1,0 +1,261 @@
+"""The Job: the one model of what to run, whatever the cluster. Made from a file, from the command line or from Python.
+
+    Job(script="train.py", args=["--lr", 0.1], nodes="1:3", procs=2, max_time="2h")
+
+Every way leads through `__post_init__`, which turns what people write into what the model holds and reports everything
+that is wrong at once; so `msgspec.structs.replace(job, nodes="2:4")` is checked too. A job holds names of secrets,
+never values. Where a job runs, and what became of it, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import field
+
+from petctl.job import values
+from petctl.job.command import KINDS, Command, command_from
+from petctl.job.fields import convert_fields, struct_from
+from petctl.job.folders import ALL, Folder, folders
+from petctl.job.outputs import outputs
+from petctl.job.pods import PodOptions
+from petctl.job.problems import FieldError, Problem, unknown_field, wrong
+from petctl.job.quantities import parse_bytes, parse_duration
+from petctl.job.retries import retry_on
+from petctl.job.roles import Role, role_problems, roles
+from petctl.job.size import Size, parse_size
+
+LAUNCHERS = ("elastic", "torchrun", "mpi", "plain")
+IN_PLACE = "none"  # for `code`: no snapshot
+COMMAND_FIELDS = (*KINDS, "args")
+
+
+class Rendezvous(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """How nodes are gathered into rounds and how their loss is noticed; all in seconds."""
+
+    join_timeout: float = 600.0  # give up when fewer than the least nodes have joined for so long
+    last_call: float = 0.0  # with enough nodes joined, wait so long for more
+    resize_interval: float = 30.0  # arrivals nobody asked for are gathered for so long
+    silence: float = 5.0  # a node not heard of for so long is lost
+    fence_after: float = 60.0  # a node without a coordinator for so long stops its workers
+
+    def __post_init__(self) -> None:
+        problems = convert_fields(self, _RENDEZVOUS)
+        if not problems and self.fence_after < self.silence:
+            problems.append(Problem(("fence_after",), f"must not be shorter than silence ({self.silence:g} s)"))
+        if problems:
+            raise FieldError(problems)
+
+
+class _FriendlyCall(msgspec.StructMeta):
+    """Lets Job(script=..., args=...) say the command in the words of a job file."""
+
+    def __call__(cls, **fields: Any) -> Any:
+        forms = {name: fields.pop(name) for name in COMMAND_FIELDS if name in fields}
+        unknown = [name for name in fields if name not in cls.__struct_fields__]
+        problems = [unknown_field(name, FIELDS) for name in unknown]
+        if any(value is not None for value in forms.values()):
+            if fields.get("command") is not None:
+                problems.append(Problem(("command",), f"a second command beside {next(iter(forms))!r}; keep one"))
+            else:
+                # Left for __post_init__, which reports its problems together with those of the other fields.
+                fields["command"] = forms
+        if problems:
+            raise FieldError(problems)
+        # None is how Python code says "not given".
+        return super().__call__(**{name: value for name, value in fields.items() if value is not None})
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, metaclass=_FriendlyCall):
+    """What to run, on how many nodes, and how long to keep trying."""
+
+    command: Command = None  # type: ignore[assignment]  # required; __post_init__ says so in words
+    name: str = ""  # empty: derived from the command
+    nodes: Size = Size(1, 1, 1)
+    procs: str = "1"  # per node: a number, "cpu", "gpu" or "auto"
+    gpus: int = 0  # nominal, per node; only the local cluster divides them
+    launcher: str = "elastic"
+    processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
+    mpi_options: list[str] = field(default_factory=list)  # more words for mpirun
+    roles: list[Role] = field(default_factory=list)  # under plain: tasks that do different things
+    batchai: dict[str, Any] = field(default_factory=dict)  # what a Batch AI file says that has no field of its own
+    python: str = ""  # empty: the cluster's rule
+    warm: bool = True  # Python workers are forked from a process that has made their imports
+    preload: list[str] = field(default_factory=list)  # modules to import there, beside those that are known
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)  # environment name -> name of the secret
+    prepare: str = ""  # shell line, once per node before its first workers
+    restarts: int = 3
+    retry_on: list[str] = field(default_factory=list)  # exit codes to restart from; none: all
+    grace: float = 30.0
+    max_time: float = 0.0  # 0: no limit
+    stall_after: float = 60.0  # seconds without a step, once steps are reported; 0: never
+    priority: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    experiment: str = ""
+    workspace: str = ""
+    cluster: str = ""
+    cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
+    code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    kubernetes: PodOptions = field(default_factory=PodOptions)  # what its nodes' pods are to be like
+    pod: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for its nodes, on Kubernetes
+    image: str = ""  # of the containers that its nodes run in
+    image_credentials: str = ""  # the secret that opens its registry: user:password, or docker's config.json
+    requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
+    allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
+    folders: str | dict[str, Folder] = ALL  # mapped folders: "all" of the configuration's, "none", or these
+    store: str = ""  # where outputs and logs are sent; empty: as configured; "none": they stay in the job's directory
+    outputs: dict[str, str] = field(default_factory=dict)  # id -> location; empty: under the store
+    listen: str = "127.0.0.1"
+    log_cap: int = 1 << 30  # bytes on disk per stream of a worker
+    rendezvous: Rendezvous = field(default_factory=Rendezvous)
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            command: Command | Sequence[str] | str | None = None,
+            script: str | PathLike[str] | None = None,
+            module: str | None = None,
+            program: Sequence[object] | str | None = None,
+            shell: str | None = None,
+            args: Sequence[object] | str | None = None,
+            name: str | None = None,
+            nodes: Size | str | int | None = None,
+            procs: str | int | None = None,
+            gpus: int | None = None,
+            launcher: str | None = None,
+            processes: int | None = None,
+            mpi_options: Sequence[str] | str | None = None,
+            roles: Sequence[Role | Mapping[str, Any]] | None = None,
+            batchai: Mapping[str, Any] | None = None,
+            python: str | PathLike[str] | None = None,
+            warm: bool | str | None = None,
+            preload: Sequence[str] | str | None = None,
+            env: Mapping[str, object] | None = None,
+            secrets: Mapping[str, str] | None = None,
+            prepare: str | None = None,
+            restarts: int | None = None,
+            retry_on: Sequence[str | int] | str | int | None = None,
+            grace: float | str | None = None,
+            max_time: float | str | None = None,
+            stall_after: float | str | None = None,
+            priority: int | None = None,
+            labels: Mapping[str, object] | None = None,
+            experiment: str | None = None,
+            workspace: str | None = None,
+            cluster: str | None = None,
+            cwd: str | PathLike[str] | None = None,
+            code: str | PathLike[str] | None = None,
+            kubernetes: PodOptions | Mapping[str, object] | None = None,
+            pod: Mapping[str, Any] | None = None,
+            image: str | None = None,
+            image_credentials: str | None = None,
+            requirements: str | PathLike[str] | None = None,
+            allow_secrets: Sequence[str] | str | None = None,
+            folders: str | Sequence[str] | Mapping[str, Any] | None = None,
+            store: str | PathLike[str] | None = None,
+            outputs: Sequence[str] | Mapping[str, str] | str | None = None,
+            listen: str | None = None,
+            log_cap: int | str | None = None,
+            rendezvous: Rendezvous | Mapping[str, object] | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        problems = convert_fields(self, _JOB)
+        if not problems:
+            both = sorted(set(self.env) & set(self.secrets))
+            problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
+            problems += role_problems(self)
+            problems += _mpi_problems(self)
+        if problems:
+            raise FieldError(problems)
+
+
+FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + COMMAND_FIELDS
+
+
+def _mpi_problems(job: Job) -> list[Problem]:
+    """What is said of mpirun although it does not run, or cannot be on so many nodes."""
+    if job.launcher != "mpi":
+        said = {"processes": "; say procs" if job.processes else "", "mpi_options": ""}
+        wrongly = [name for name in said if getattr(job, name)]
+        return [Problem((name,), f"is for launcher mpi, not {job.launcher}{said[name]}") for name in wrongly]
+    own = {"-n", "-np", "--np", "-c", "--n", "-f", "-host", "--host", "-H", "-hostfile", "--hostfile", "-machinefile"}
+    taken = [word for word in job.mpi_options if word in own]
+    if taken:
+        return [Problem(("mpi_options",), f"{taken[0]} is petctl's to say; use nodes, procs or processes")]
+    if 0 < job.processes < job.nodes.max:
+        sentence = f"{job.nodes.max} nodes need {job.nodes.max} processes or more, and there are {job.processes}"
+        return [Problem(("processes",), sentence)]
+    return []
+
+
+def _above_zero(convert: Callable[[object], float]) -> Callable[[object], float]:
+    def positive(value: object) -> float:
+        amount = convert(value)
+        if amount == 0:
+            raise wrong("must be above zero")
+        return amount
+
+    return positive
+
+
+def _secret_or_none(value: object) -> str:
+    return values.secret_name(value) if value != "" else ""
+
+
+_JOB: dict[str, Callable[[object], object]] = {
+    "command": command_from,
+    "name": values.job_name,
+    "nodes": parse_size,
+    "procs": values.procs,
+    "gpus": values.whole(0),
+    "launcher": values.one_of(*LAUNCHERS),
+    "processes": values.whole(0),
+    "mpi_options": values.words,
+    "roles": roles,
+    "batchai": values.mapping,
+    "python": values.single_line,
+    "warm": values.truth,
+    "preload": values.module_names,
+    "env": values.text_mapping(values.ENVIRONMENT_NAMES, values.text),
+    "secrets": values.text_mapping(values.ENVIRONMENT_NAMES, values.secret_name),
+    "prepare": values.text,
+    "restarts": values.whole(0),
+    "retry_on": retry_on,
+    "grace": parse_duration,
+    "max_time": parse_duration,
+    "stall_after": parse_duration,
+    "priority": values.whole(-(2**31)),
+    "labels": values.text_mapping(values.LABEL_NAMES, values.text),
+    "experiment": values.single_line,
+    "workspace": values.single_line,
+    "cluster": values.single_line,
+    "cwd": values.text,
+    "code": values.single_line,
+    "kubernetes": partial(struct_from, PodOptions),
+    "pod": values.mapping,
+    "image": values.single_line,
+    "image_credentials": _secret_or_none,
+    "requirements": values.single_line,
+    "allow_secrets": values.words,
+    "folders": folders,
+    "store": values.single_line,
+    "outputs": outputs,
+    "listen": values.host,
+    "log_cap": _above_zero(parse_bytes),
+    "rendezvous": partial(struct_from, Rendezvous),
+}
+_RENDEZVOUS: dict[str, Callable[[object], object]] = {
+    "join_timeout": _above_zero(parse_duration),
+    "last_call": parse_duration,
+    "resize_interval": parse_duration,
+    "silence": _above_zero(parse_duration),
+    "fence_after": _above_zero(parse_duration),
+}

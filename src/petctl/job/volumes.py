@@ -1,0 +1,200 @@
+"""Volumes that a job's pods see, each by one short line: where it comes from, and the path it is seen at.
+
+    volumes:
+      - {claim: data, path: /data, read_only: true}
+      - {claim: scratch, path: /scratch, size: 50GiB, storage_class: fast, access: ReadWriteMany}
+      - {csi: csi.example.org, attributes: {share: models}, path: /models}
+      - {nfs: "files.example.org:/export", path: /archive}
+      - {secret: tokens, path: /tokens}          config_map, host_path and empty_dir likewise
+
+Only words, checked. What becomes of them is said in `petctl.clusters.kubernetes.pods.pod_options`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import field
+
+from petctl.job import values
+from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.quantities import format_bytes, parse_bytes
+
+ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
+_ANY = ("path", "read_only", "sub_path")
+_MORE: dict[str, tuple[str, ...]] = {
+    "claim": ("size", "storage_class", "access", "keep", "prefetch"),
+    "csi": ("attributes",),
+    "nfs": (),
+    "secret": (),
+    "config_map": (),
+    "host_path": (),
+    "empty_dir": ("medium",),
+}
+SOURCES = tuple(_MORE)
+_OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_OPTION = re.compile(r"([^:]+):(/[^:]*)(:ro|:rw)?")
+_RESERVED = "/petctl"
+
+
+class Volume(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """One of them; made by `volumes`, which checks it."""
+
+    kind: str  # one of SOURCES
+    source: str  # a name, or what else leads to it
+    path: str
+    read_only: bool = False
+    sub_path: str = ""
+    size: str = ""  # of a claim that is made where there is none
+    storage_class: str = ""
+    access: str = "ReadWriteMany"
+    keep: bool = True  # the claim outlives the job
+    prefetch: str = ""  # shell line that puts into it what jobs need, once
+    attributes: dict[str, str] = field(default_factory=dict)
+    medium: str = ""
+
+
+def volumes(value: object) -> list[Volume]:
+    """All of them, or everything that is wrong with them."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
+        raise wrong(f"expected a list such as [{{claim: data, path: /data}}], got {shown(value)}")
+    found = [volume for _, volume in values.each(enumerate(value), lambda _, item: _volume(item))]
+    paths = [volume.path for volume in found]
+    twice = [place for place, path in enumerate(paths) if path in paths[:place]]
+    if twice:
+        raise FieldError(Problem((place, "path"), f"a second volume at {paths[place]}") for place in twice)
+    return found
+
+
+def volumes_to_plain(found: Sequence[Volume]) -> list[dict[str, Any]]:
+    """As they are written in a file."""
+    return [_plain(volume) for volume in found]
+
+
+def parse_volume_option(text: str) -> Volume:
+    """CLAIM:/PATH[:ro] of the command line."""
+    match = _OPTION.fullmatch(text)
+    if match is None:
+        raise wrong(f"--volume {text}: expected CLAIM:/PATH, or CLAIM:/PATH:ro to read only")
+    try:
+        return _volume({"claim": match[1], "path": match[2], "read_only": match[3] == ":ro"})
+    except FieldError as error:
+        raise wrong(f"--volume {text}: {error.problems[0].sentence}") from None
+
+
+def byte_quantity(value: object) -> str:
+    """Bytes, as petctl's users write them elsewhere (8GiB) or as Kubernetes' do (8Gi); empty: none."""
+    if value == "":
+        return ""
+    size = str(format_bytes(parse_bytes(value)))
+    if size == "0":
+        raise wrong("must be above zero")
+    return size.removesuffix("B")
+
+
+def _volume(value: object) -> Volume:
+    if isinstance(value, Volume):
+        return _volume(_plain(value))
+    if not isinstance(value, Mapping):
+        raise wrong(f"expected a mapping such as {{claim: data, path: /data}}, got {shown(value)}")
+    given = [source for source in SOURCES if value.get(source) is not None]
+    problems = [Problem((other,), f"a second source beside {given[0]!r}; keep one", True) for other in given[1:]]
+    known = (*_ANY, *(_MORE[given[0]] if given else ()))
+    choices = known if given else (*known, *SOURCES)
+    problems += [unknown_field(str(name), choices) for name in value if name not in (*known, *SOURCES)]
+    if not given and not problems:
+        problems.append(Problem((), f"where does it come from? Name one of {', '.join(SOURCES)}"))
+    if value.get("path") is None:
+        problems.append(Problem((), "where is it seen? Give the path in the pods, such as path: /data"))
+    fields: dict[str, Any] = {}
+    for name in (*given[:1], *known):
+        if value.get(name) is not None:
+            try:
+                fields[name] = _CONVERT[name](value[name])
+            except FieldError as error:
+                problems += [problem.under(name) for problem in error.problems]
+    if not problems:
+        problems = _contradictions(fields)
+    if problems:
+        raise FieldError(problems)
+    return Volume(kind=given[0], source=fields.pop(given[0]), **fields)
+
+
+def _contradictions(fields: Mapping[str, Any]) -> list[Problem]:
+    """What is right in itself, and wrong beside the rest."""
+    claim_words = [name for name in ("storage_class", "access", "keep") if name in fields and not fields.get("size")]
+    problems = [Problem((name,), "is for a claim that petctl makes; say its size, too", True) for name in claim_words]
+    if fields.get("prefetch") and fields.get("read_only"):
+        problems.append(Problem(("read_only",), "a volume that is to be filled must be writable"))
+    return problems
+
+
+def _plain(volume: Volume) -> dict[str, Any]:
+    known = (*_ANY, *_MORE.get(volume.kind, ()))
+    default = Volume(kind=volume.kind, source="", path="")
+    changed = {name: getattr(volume, name) for name in known if getattr(volume, name) != getattr(default, name)}
+    return {volume.kind: volume.source, **changed}
+
+
+def _path(value: object) -> str:
+    path = values.single_line(value)
+    parts = path.split("/")
+    if not path.startswith("/") or path == "/" or ".." in parts or ":" in path:
+        raise wrong(f"expected an absolute path in the pods, such as /data, got {shown(path)}")
+    path = path.rstrip("/")
+    if path == _RESERVED or path.startswith(f"{_RESERVED}/"):
+        raise wrong(f"{_RESERVED} is petctl's own; choose another path")
+    return path
+
+
+def _inside(value: object) -> str:
+    path = values.single_line(value)
+    if path.startswith("/") or ".." in path.split("/"):
+        raise wrong(f"expected a path inside the volume, such as team/data, got {shown(path)}")
+    return path
+
+
+def _object_name(value: object) -> str:
+    name = values.text(value)
+    if not _OBJECT.fullmatch(name):
+        raise wrong(f"expected a name with lower-case letters, digits, '-' and '.', got {shown(name)}")
+    return name
+
+
+def _nfs(value: object) -> str:
+    text = values.single_line(value)
+    server, colon, path = text.rpartition(":")
+    if not colon or not server or not path.startswith("/"):
+        raise wrong(f"expected SERVER:/PATH, got {shown(text)}")
+    return text
+
+
+def _host_path(value: object) -> str:
+    path = values.single_line(value)
+    if not path.startswith("/"):
+        raise wrong(f"expected an absolute path of the machines, got {shown(path)}")
+    return path
+
+
+_CONVERT: dict[str, Callable[[object], object]] = {
+    "path": _path,
+    "read_only": values.truth,
+    "sub_path": _inside,
+    "claim": _object_name,
+    "csi": _object_name,
+    "nfs": _nfs,
+    "secret": _object_name,
+    "config_map": _object_name,
+    "host_path": _host_path,
+    "empty_dir": byte_quantity,
+    "size": byte_quantity,
+    "storage_class": values.single_line,
+    "access": values.one_of(*ACCESS),
+    "keep": values.truth,
+    "prefetch": values.text,
+    "attributes": values.text_mapping(values.LABEL_NAMES, values.text),
+    "medium": values.one_of("Memory"),
+}

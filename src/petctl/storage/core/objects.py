@@ -1,0 +1,244 @@
+"""A grant that is a prefix of a bucket or container: its objects, over URLs that the coordinator signs.
+
+An object appears when it is complete, checked by the store against its MD5. A store that is away, busy, or cuts
+connections is asked again for a while; a URL that is refused is signed anew once, since it may have expired.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import quote, urlsplit
+from xml.sax.saxutils import escape
+
+from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, StoreError
+from petctl.storage.core.answers import BadAnswer, Markers, parse_xml
+from petctl.storage.core.chunks import CHECKSUM, PART_SIZE, Body, Held, Incoming, Slice, checksum_of_parts
+from petctl.storage.core.endpoint import Entry
+from petctl.storage.core.exchange import Answer, Exchange
+from petctl.storage.core.grants import LIFE, REQUESTS, check_path
+from petctl.storage.core.store_errors import PASSING, reason, refusal, unreachable
+
+PATIENCE = 60.0  # seconds that a store may be away
+WHOLE = 64 << 20  # bytes; larger files go by parts
+PART = 8 << 20
+MOST_PARTS = 10_000
+QUESTION = 256 << 10  # bytes of names in one question to the coordinator, whose frames are limited
+
+Ask = Callable[[str, Dict[str, Any]], Any]
+
+
+class Objects:
+    """The objects of one grant."""
+
+    def __init__(
+        self,
+        ask: Ask,
+        grant: str,
+        about: Mapping[str, Any],
+        exchange: Exchange,
+        given_up: threading.Event,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._ask, self._grant, self._exchange, self._given_up = ask, grant, exchange, given_up
+        self._patience = patience
+        self._kind, self._root = str(about["kind"]), str(about["root"])
+        self._prefix = str(about["prefix"])
+        self._ahead: Dict[Tuple[str, str], Tuple[str, float]] = {}  # method, path -> URL, until when
+
+    def shown(self, path: str) -> str:
+        """An object, as people write it."""
+        return f"{self._root}/{self._prefix}{path}"
+
+    def entries(self) -> Iterator[Entry]:
+        """Everything below the prefix, as a stream."""
+        after, markers = "", Markers()
+        while True:
+            page = self._ask("page", {"grant": self._grant, "after": after})
+            for path, size, modified, tag in page["entries"]:
+                yield Entry(check_path(path), int(size), float(modified), str(tag))
+            after = page["after"]
+            if not after:
+                return
+            markers.check(str(after))
+
+    def sign_ahead(self, method: str, paths: Sequence[str]) -> None:
+        """Asks at once for the URLs of many small files that are moved next; those asked for before are forgotten."""
+        until = time.monotonic() + LIFE * 0.8
+        ahead: Dict[Tuple[str, str], Tuple[str, float]] = {}
+        for some in _handfuls(paths):
+            urls = self._sign([{"method": method, "path": path, "query": {}} for path in some])
+            ahead.update({(method, path): (url, until) for path, url in zip(some, urls)})
+        self._ahead = ahead
+
+    def put(self, path: str, body: Body) -> str:
+        """Makes an object; its tag, as `entries` will show it."""
+        if isinstance(body, Slice) and body.length > WHOLE:
+            part = max(PART, -(-body.length // (MOST_PARTS << 20)) << 20)
+            slices = [body.part(start, min(part, body.length - start)) for start in range(0, body.length, part)]
+            if self._kind == "az":
+                return self._put_blocks(path, slices, part)
+            return self._put_parts(path, slices)
+        digest = body.md5()
+        headers = {"content-type": "application/octet-stream"}
+        if self._kind == "az":
+            headers.update({"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM}": digest.hex()})
+        return _tag(self._send("PUT", path, {}, body, digest, headers).headers.get("etag"))
+
+    def read(self, entry: Entry, incoming: Incoming) -> None:
+        """Brings an object; after a cut it goes on where it was, if the object is still the same one."""
+        same = {"if-match": f'"{entry.tag}"'} if entry.tag else {}
+
+        def attempt(url: str) -> Answer:
+            if incoming.received == entry.size and entry.size:
+                return Answer(206, {}, b"")  # the cut came behind the last byte
+            rest = {"range": f"bytes={incoming.received}-"} if incoming.received else {}
+            return self._exchange.once("GET", url, {**same, **rest}, take=incoming.take)
+
+        self._until_answered("GET", entry.path, {}, attempt, lambda: incoming.received)
+
+    def remove(self, path: str) -> None:
+        """Removes an object; one that is not there is as good."""
+        with contextlib.suppress(NoSuchPlace):
+            self._send("DELETE", path, {})
+
+    def _put_blocks(self, path: str, slices: List[Slice], part: int) -> str:
+        digests: List[bytes] = []
+        for number, piece in enumerate(slices):
+            digests.append(piece.md5())
+            self._send("PUT", path, {"comp": "block", "blockid": _block_id(number, digests[-1])}, piece, digests[-1])
+        blocks = "".join(f"<Latest>{_block_id(number, digest)}</Latest>" for number, digest in enumerate(digests))
+        headers = {
+            f"x-ms-meta-{PART_SIZE}": str(part),
+            f"x-ms-meta-{CHECKSUM}": checksum_of_parts(digests),
+            "x-ms-blob-content-type": "application/octet-stream",
+        }
+        text = Held(f"<?xml version='1.0' encoding='utf-8'?><BlockList>{blocks}</BlockList>".encode())
+        return _tag(self._send("PUT", path, {"comp": "blocklist"}, text, text.md5(), headers).headers.get("etag"))
+
+    def _put_parts(self, path: str, slices: List[Slice]) -> str:
+        try:
+            upload = parse_xml(self._send("POST", path, {"uploads": ""}).body).findtext("UploadId") or ""
+        except BadAnswer:
+            raise StoreError(f"{self._root}: what answers there is no store that petctl knows") from None
+        try:
+            items = ""
+            for number, piece in enumerate(slices, start=1):
+                digest = piece.md5()
+                answer = self._send("PUT", path, {"partNumber": str(number), "uploadId": upload}, piece, digest)
+                tag = escape(answer.headers.get("etag", ""))
+                items += f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
+            text = Held(f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode())
+            answer = self._send("POST", path, {"uploadId": upload}, text, text.md5())
+            if b"<Error>" in answer.body:  # S3 may have begun to answer 200 before it knew
+                raise StoreError(f"{self.shown(path)}: the store could not put the parts together")
+        except BaseException:  # parts that nobody will finish would be kept, and paid for
+            with contextlib.suppress(PetctlError, OSError, http.client.HTTPException):
+                (url,) = self._sign([{"method": "DELETE", "path": path, "query": {"uploadId": upload}}])
+                self._exchange.once("DELETE", url)
+            raise
+        try:
+            return _tag(parse_xml(answer.body).findtext("ETag"))
+        except BadAnswer:
+            return ""  # it is there all the same
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Dict[str, str],
+        body: Optional[Body] = None,
+        digest: bytes = b"",
+        headers: Optional[Dict[str, str]] = None,
+    ) -> Answer:
+        given = dict(headers or {})
+        if digest:
+            given["content-md5"] = base64.b64encode(digest).decode()
+        length = body.length if body is not None else 0
+
+        def attempt(url: str) -> Answer:
+            return self._exchange.once(method, url, given, body or (), length)
+
+        return self._until_answered(method, path, query, attempt)
+
+    def _until_answered(
+        self,
+        method: str,
+        path: str,
+        query: Dict[str, str],
+        attempt: Callable[[str], Answer],
+        progress: Callable[[], int] = lambda: 0,
+    ) -> Answer:
+        """A good answer, however often it takes within the patience; progress renews that."""
+        end, pause, anew, reached = time.monotonic() + self._patience, 0.1, False, progress()
+        url = self._url(method, path, query)
+        while True:
+            problem: PetctlError
+            try:
+                answer = attempt(url)
+            except PetctlError:
+                raise  # not the store's doing; a full disk is an OSError too
+            except (OSError, http.client.HTTPException) as error:
+                problem = unreachable(self._root, reason(error), _endpoint(url))
+            else:
+                if answer.status < 300:
+                    return answer
+                text = answer.body.decode("utf-8", "replace")
+                problem = refusal(answer.status, text, self._kind, self._root, self.shown(path))
+                if answer.status == 403 and not anew:
+                    anew, url = True, self._url(method, path, query, fresh=True)
+                    continue
+                if answer.status not in PASSING:
+                    raise problem
+            if progress() > reached:
+                reached, pause, end = progress(), 0.1, time.monotonic() + self._patience
+            if time.monotonic() + pause > end:
+                raise problem
+            if self._given_up.wait(pause):  # nobody could announce the store's return
+                raise GivenUp
+            pause = min(pause * 2, 2.0)
+
+    def _url(self, method: str, path: str, query: Dict[str, str], fresh: bool = False) -> str:
+        known = self._ahead.get((method, path)) if not query and not fresh else None
+        if known is not None and known[1] > time.monotonic():
+            return known[0]
+        return self._sign([{"method": method, "path": path, "query": query}])[0]
+
+    def _sign(self, requests: List[Dict[str, Any]]) -> List[str]:
+        urls = self._ask("sign", {"grant": self._grant, "requests": requests}).get("urls")
+        if not isinstance(urls, list) or len(urls) != len(requests):
+            raise ProtocolError("the coordinator's answer makes no sense: it signed other requests than were asked for")
+        return [str(url) for url in urls]
+
+
+def _tag(text: Optional[str]) -> str:
+    return (text or "").strip('"')
+
+
+def _handfuls(paths: Sequence[str]) -> Iterator[List[str]]:
+    """As many as one question may name, and as its answer can hold."""
+    some: List[str] = []
+    length = 0
+    for path in paths:
+        cost = len(quote(path))  # about what it takes in JSON, and exactly in a URL
+        if some and (len(some) == REQUESTS or length + cost > QUESTION):
+            yield some
+            some, length = [], 0
+        some.append(path)
+        length += cost
+    if some:
+        yield some
+
+
+def _block_id(number: int, digest: bytes) -> str:
+    return base64.b64encode(f"petctl-{number:05d}-{digest.hex()}".encode()).decode()
+
+
+def _endpoint(url: str) -> str:
+    """Without what was signed."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"

@@ -1,0 +1,242 @@
+"""Signed HTTP requests to one bucket or container, over connections that are kept.
+
+A request is repeated, with growing pauses, while the store is away, busy or cuts the connection, for `PATIENCE`
+seconds; other refusals become sentences at once (`store_errors.py`). Every body carries a checksum, which the store
+checks.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import ssl
+import time
+from collections import deque
+from datetime import datetime, timezone
+from functools import lru_cache
+from typing import Callable, Iterator, Mapping, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from petctl.errors import Damaged, PetctlError, StoreError
+from petctl.storage.core.answers import BadAnswer
+from petctl.storage.core.signing import AwsKey, shared_key, sigv4_headers
+from petctl.storage.core.store_errors import PASSING, reason
+from petctl.storage.stores.body import Body, Held, own_buffer
+from petctl.storage.stores.credentials import Access, base_url
+from petctl.storage.stores.http_connection import Head, Wire, dial
+from petctl.storage.stores.location import Location
+from petctl.storage.stores.store_errors import refusal, unreachable
+from petctl.storage.transfer.checksums import MD5, base64_text
+
+PATIENCE = 60.0
+ANSWER_WITHIN = 60.0
+AZURE_VERSION = "2021-12-02"
+_CHECKSUMS = ("content-md5", "x-amz-checksum-crc32")
+_NOTHING = Held(b"")
+
+
+class Answer(NamedTuple):
+    """What the store said."""
+
+    head: Head
+    body: bytes
+
+    @property
+    def status(self) -> int:
+        return self.head.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self.head.headers
+
+
+class Rest:
+    """The calls to one bucket or container, from any number of threads."""
+
+    def __init__(self, location: Location, access: Access, sign: Callable[[str, str], str] | None = None) -> None:
+        """`sign` (method, path -> URL) stands in where the store gave an identity and no key."""
+        self._location, self._access, self._sign = location, access, sign
+        self._base = base_url(location, access)
+        parts = urlsplit(self._base)
+        self._host = parts.netloc
+        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._address = (parts.hostname or "", parts.port or (443 if self._tls else 80))
+        self._idle: deque[Wire] = deque()
+        self._key = AwsKey(access.key_id, access.key, access.token)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Body = _NOTHING,
+    ) -> Answer:
+        """One request, until it is answered; an answer above 299 is raised as a sentence."""
+        given = {**(headers or {}), "content-length": str(body.length)}
+        if body.length and not any(name in given for name in _CHECKSUMS):
+            given["content-md5"] = base64_text(body.sums(MD5).md5)
+        attempts = _Attempts(self)
+        while True:
+            with attempts:
+                answer = self._answered(*self._asked(method, path, query, given, body))
+                if answer.status < 300:
+                    return answer
+                attempts.refused(answer, path)
+
+    def stream(self, path: str, start: int, length: int, tag: str) -> Iterator[memoryview]:
+        """A stretch of one version of an object, in pieces that are good only until the next one is asked for.
+
+        Where the connection is cut, it goes on after the last byte that came.
+        """
+        attempts = _Attempts(self)
+        done = 0
+        while done < length:
+            with attempts:
+                headers = {"range": f"bytes={start + done}-{start + length - 1}"}
+                if tag and not tag.startswith("W/"):  # a weak one never matches
+                    headers["if-match"] = tag
+                wire, head = self._asked("GET", path, None, headers, _NOTHING)
+                everything = head.status == 200 and not start + done and head.get("content-length") == str(length)
+                if head.status != 206 and not everything:
+                    self._check_range(head, path)
+                    attempts.refused(self._answered(wire, head), path)
+                    continue
+                try:
+                    while done < length:
+                        piece = own_buffer()[: length - done]
+                        count = wire.fill(piece)
+                        if not count:
+                            raise ConnectionError("fewer bytes came than were announced")
+                        attempts.renew()
+                        done += count
+                        yield piece[:count]
+                finally:
+                    self._keep(wire)
+
+    def dial(self) -> socket.socket:
+        """A new connection."""
+        return dial(*self._address, ANSWER_WITHIN, self._tls)
+
+    def request(self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str]) -> bytes:
+        """A signed request, without its body."""
+        url = self._base + "/" + quote(path, safe="/-_.~") if path else self._base
+        if query:
+            url += "?" + urlencode(query, quote_via=quote)
+        url, signed = self._signed(method, path, url, headers)
+        target = url[url.index("/", 8) :]
+        lines = "".join([f"{name}: {value}\r\n" for name, value in signed.items()])
+        return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
+
+    def _answered(self, wire: Wire, head: Head) -> Answer:
+        try:
+            return Answer(head, wire.read())
+        finally:
+            self._keep(wire)
+
+    def _check_range(self, head: Head, path: str) -> None:
+        if head.status == 412:
+            raise Damaged(f"{self._location.below(path)} was changed while it was read; run the same command again")
+        if head.status < 300:
+            raise StoreError(f"{self._location.root}: the store sends all of an object where a part was asked for")
+
+    def _asked(
+        self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Body
+    ) -> tuple[Wire, Head]:
+        head = self.request(method, path, query, headers)
+        while True:
+            try:
+                wire = self._idle.pop()
+            except IndexError:
+                wire = Wire(self.dial(), ANSWER_WITHIN)
+            kept = wire.used
+            try:
+                return wire, wire.ask(head, body, method != "HEAD")
+            except BadAnswer:
+                wire.close()
+                raise
+            except OSError as error:
+                wire.close()
+                if not kept or not isinstance(error, ConnectionError):
+                    raise  # a kept one the server may have closed long ago: another is tried at once
+
+    def _keep(self, wire: Wire) -> None:
+        if wire.free:
+            self._idle.append(wire)
+        else:
+            wire.close()
+
+    def _signed(self, method: str, path: str, url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
+        access, now = self._access, _second(int(time.time()))
+        if access.kind == "s3":
+            return url, sigv4_headers(method, url, headers, self._key, access.region, now)
+        azure = {
+            **headers,
+            "host": self._host,
+            "x-ms-date": now.strftime("%a, %d %b %Y %H:%M:%S GMT"),
+            "x-ms-version": AZURE_VERSION,
+        }
+        if access.key:
+            return url, {**azure, "authorization": shared_key(method, url, azure, access.key_id, access.key)}
+        sas = access.sas
+        if not sas and self._sign is not None:
+            azure.pop("x-ms-version")  # the signed URL names its own
+            sas = urlsplit(self._sign(method, path)).query
+        return f"{url}{'&' if '?' in url else '?'}{sas}", azure
+
+
+class _Attempts:
+    """Swallows what may pass, after a pause, until the patience is at its end; around each attempt."""
+
+    def __init__(self, rest: Rest) -> None:
+        self._rest = rest
+        self.renew()
+
+    def renew(self) -> None:
+        """There was progress."""
+        self._end = time.monotonic() + PATIENCE
+        self._pause = 0.1
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, BadAnswer):
+            raise StoreError(f"{self._rest._location.root} at {self._rest._base}: {error}") from None
+        if isinstance(error, OSError):
+            self._wait(unreachable(self._rest._location, _reason(error), self._rest._base))
+            return True
+        return False
+
+    def refused(self, answer: Answer, path: str) -> None:
+        """Raises the refusal, or returns after a pause when another attempt may help."""
+        problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), self._rest._location.below(path))
+        if answer.status not in PASSING:
+            raise problem
+        self._wait(problem)
+
+    def _wait(self, problem: PetctlError) -> None:
+        if time.monotonic() + self._pause > self._end:
+            raise problem from None
+        time.sleep(self._pause * random.uniform(0.5, 1.0))  # nobody could announce the store's return
+        self._pause = min(self._pause * 2, 2.0)
+
+
+@lru_cache(maxsize=1)
+def _second(since_1970: int) -> datetime:
+    """The same object for all requests of a second: what depends on it is then known."""
+    return datetime.fromtimestamp(since_1970, timezone.utc)
+
+
+def probe(location: Location, endpoint: str) -> None:
+    """Says at once that nobody listens, instead of trying for a minute."""
+    parts = urlsplit(endpoint)
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        socket.create_connection((parts.hostname or "", port), timeout=10).close()
+    except (OSError, ValueError) as error:
+        raise unreachable(location, _reason(error), f"{parts.scheme}://{parts.netloc}") from None
+
+
+def _reason(error: BaseException) -> str:
+    return "it did not answer in time" if isinstance(error, (BlockingIOError, TimeoutError)) else reason(error)

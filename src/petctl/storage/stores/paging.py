@@ -1,0 +1,145 @@
+"""What is in a folder of a bucket, page by page, with names exactly as the store has them.
+
+The next page is asked for while the last one is read. obstore would tidy names (`a//b` becomes `a/b`), and gathers all
+of a folder before it shows the first of it, however much that is.
+"""
+
+from __future__ import annotations
+
+import queue
+import re
+import threading
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import lru_cache
+from itertools import repeat
+from typing import Callable, Iterator, Mapping
+from xml.etree import ElementTree
+
+from petctl.storage.core.answers import BadAnswer, Markers, parse_xml, whole_number
+from petctl.storage.core.folder_markers import FOLDER_MARK, stands_for_folder
+from petctl.storage.stores.endpoint import Entry
+from petctl.storage.stores.http_client import Rest
+
+_S3_COLUMNS = ("Key", "Size", "LastModified", "ETag")
+_AZURE_COLUMNS = ("Name", "Content-Length", "Last-Modified", "Etag")
+PAGE = {"s3": 1000, "az": 5000}
+"""As many as the stores give at a time."""
+_FIRST = 100
+"""The first page is shorter: what is on it can be worked on while the store collects the next."""
+
+
+def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[Entry]:
+    """Every object with this prefix, names without it; with `most`, only the first so many."""
+    columns, when = (_S3_COLUMNS, _iso_time) if kind == "s3" else (_AZURE_COLUMNS, _mail_time)
+    for page in _pages(rest, kind, prefix, {}, most):
+        for name, size, modified, tag, mark in _rows(page, kind, columns):
+            if len(name) > len(prefix):
+                yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag), bool(mark))
+        if most:
+            return
+
+
+def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
+    """Objects and folders with this prefix and no slash after it, names without the prefix."""
+    common, path = ("CommonPrefixes", "Prefix") if kind == "s3" else ("BlobPrefix", "Name")
+    for page in _pages(rest, kind, prefix, {"delimiter": "/"}):
+        root = parse_xml(page)
+        for item in root.iter(common):
+            yield Entry((item.findtext(path) or "")[len(prefix) : -1], 0, 0.0, folder=True)
+        when = _iso_time if kind == "s3" else _mail_time
+        for name, size, modified, tag, mark in _parsed_rows(root, kind):
+            if len(name) > len(prefix) and not mark:
+                yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag))
+
+
+def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: int = 0) -> Iterator[bytes]:
+    """The store's answers, each asked for when the one before it is handed out."""
+    if kind == "s3":
+        query, size = {"list-type": "2", "prefix": prefix, **more}, "max-keys"
+        mark, marked = "continuation-token", re.compile(rb"<NextContinuationToken>([^<]+)<")
+    else:
+        query = {"restype": "container", "comp": "list", "include": "metadata", "prefix": prefix, **more}
+        size = "maxresults"
+        mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
+    page = rest.call("GET", "", {**query, size: str(most or _FIRST)}).body
+    query[size] = str(PAGE[kind])
+    markers = Markers()
+    while (found := marked.search(page)) and not most:
+        marker = markers.check(parse_xml(b"<a>" + found[1] + b"</a>").text or "")
+        next_page = _begun(lambda marker=marker: rest.call("GET", "", {**query, mark: marker}).body)  # type: ignore[misc]
+        yield page
+        page = next_page()
+    yield page
+
+
+def _begun(work: Callable[[], bytes]) -> Callable[[], bytes]:
+    """Starts work in a thread that keeps nothing alive; what is returned waits for its result."""
+    done: queue.SimpleQueue[tuple[bytes, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            done.put((work(), None))
+        except Exception as error:
+            done.put((b"", error))
+
+    threading.Thread(target=run, name="listing", daemon=True).start()
+
+    def result() -> bytes:
+        found, error = done.get()
+        if error is not None:
+            raise error
+        return found
+
+    return result
+
+
+def _rows(page: bytes, kind: str, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Name, size, time and tag of each object, and whether it only stands for a folder. Column by column, which is
+    quick, where every object has them all and none is such a mark."""
+    try:
+        text = page.decode()
+    except UnicodeDecodeError:
+        raise BadAnswer("the store's answer is not text") from None
+    found = [re.findall(f"<{column}>([^<]*)</{column}>", text) for column in columns]
+    items = text.count("<Contents>" if kind == "s3" else "<Blob>")
+    plain = "&" not in "".join(found[0]) and FOLDER_MARK not in text.lower()
+    if items and plain and all(len(column) == items for column in found):
+        return iter(zip(*found, repeat("")))
+    return _parsed_rows(parse_xml(page), kind)
+
+
+def _parsed_rows(root: ElementTree.Element, kind: str) -> Iterator[tuple[str, ...]]:
+    if kind == "s3":
+        for item in root.iter("Contents"):
+            yield (*(item.findtext(column) or "" for column in _S3_COLUMNS), "")
+    else:
+        for item in root.iter("Blob"):
+            rest = (item.findtext(f"Properties/{column}") or "" for column in _AZURE_COLUMNS[1:])
+            yield (item.findtext("Name") or "", *rest, FOLDER_MARK if stands_for_folder(item) else "")
+
+
+def _quoted(tag: str) -> str:
+    """As HTTP's own headers carry it."""
+    return '"' + tag.replace("&quot;", "").replace("&#34;", "").strip('"') + '"' if tag else ""
+
+
+@lru_cache(maxsize=1024)
+def _iso_time(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        raise BadAnswer(f"the store's answer has the time {text[:40]!r}") from None
+
+
+@lru_cache(maxsize=1024)
+def _mail_time(text: str) -> float:
+    return mail_time(text)
+
+
+def mail_time(text: str) -> float:
+    """Seconds since 1970, from a time as HTTP's headers carry it."""
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        raise BadAnswer(f"the store's answer has the time {text[:40]!r}") from None

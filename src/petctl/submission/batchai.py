@@ -1,0 +1,106 @@
+"""A Batch AI job, seen from the submitting side: where its directories are, and whether a cluster can have it.
+
+What its nodes do is `agent/launchers/batchai.py`'s; the job file is read by `petctl.compat.batchai.jobfile`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from petctl.agent.launchers.batchai import FOLDER, variables
+from petctl.agent.launchers.batchai import directories as places_of
+from petctl.clusters.base import Output
+from petctl.errors import PetctlError, UsageError
+
+_OUTPUT = "AZ_BATCHAI_OUTPUT_"
+
+
+def directories(record: Mapping[str, Any]) -> dict[str, str]:
+    """Where "stdouterr" and each output of a job are on this machine; empty where that is known to its nodes only."""
+    said, base = record["plan"]["task"]["batchai"], record["directory"]
+    places = places_of(base, "0")  # any: what lies on a mount is the same for all
+    env = record["plan"]["task"]["env"]
+    found = {"stdouterr": "", **dict.fromkeys(said["outputs"], "")}
+    try:
+        known = variables(said, places, env)
+    except PetctlError:
+        return found
+    mounts = [mount for mount in said["mounts"] if "directory" in mount]
+    targets = {f"{places.mounts}/{mount['path']}": mount["directory"] for mount in mounts}
+    for name in found:
+        path = known["AZ_BATCHAI_STDOUTERR_DIR" if name == "stdouterr" else _OUTPUT + name]
+        resolved = _resolved(path, targets)
+        found[name] = resolved if resolved.startswith("/") else ""
+    return found
+
+
+def stored(record: Mapping[str, Any]) -> dict[str, Output]:
+    """Those of the same directories that lie in an object store: where there, and how that is reached."""
+    task = record["plan"]["task"]
+    said, places = task["batchai"], places_of(record["directory"], "0")
+    try:
+        known = variables(said, places, task["env"])
+    except PetctlError:
+        return {}
+    pinned = {folder["name"]: folder for folder in record.get("folders") or ()}
+    found = {}
+    for mount in (mount for mount in said["mounts"] if "location" in mount):
+        folder = pinned.get(FOLDER + mount["path"], {})
+        settings = {name: folder[name] for name in ("endpoint", "region", "anonymous") if folder.get(name)}
+        for name in ("stdouterr", *said["outputs"]):
+            path = known["AZ_BATCHAI_STDOUTERR_DIR" if name == "stdouterr" else _OUTPUT + name]
+            location = _resolved(path, {f"{places.mounts}/{mount['path']}": mount["location"].rstrip("/")})
+            if location != path:
+                found[name] = Output(name, location, settings)
+    return found
+
+
+def environment(record: Mapping[str, Any], node: str) -> tuple[dict[str, str], str]:
+    """What a command gets that is run beside a node's workers, and where it runs; empty: where they do."""
+    task = record["plan"]["task"]
+    places = places_of(record["directory"], node)
+    return variables(task["batchai"], places, task["env"]), places.work if task["batchai"]["work"] else ""
+
+
+def _resolved(path: str, targets: Mapping[str, str]) -> str:
+    """The path with the link that a node makes replaced by what it leads to: also before there is a node."""
+    for link, target in targets.items():
+        if path == link or path.startswith(f"{link}/"):
+            return target + path[len(link) :]
+    return path
+
+
+def pin_containers(batchai: Mapping[str, Any], home: Path) -> list[dict[str, Any]]:
+    """The mounts of a job that lie in object stores, pinned as its mapped folders are; `jobfolders` knows the rest."""
+    remote = [mount for mount in batchai.get("mounts", ()) if "location" in mount]
+    if not remote:
+        return []
+    from petctl.submission.store_grants import pin
+    from petctl.submission.stores import surroundings
+
+    known = surroundings(home)
+    return [
+        {"name": path, "path": path, "mode": "rw", "directory": "", **pin(mount["location"], known)}
+        for mount in remote
+        for path in [FOLDER + mount["path"]]
+    ]
+
+
+def check_mounts(batchai: Mapping[str, Any]) -> None:
+    """For nodes that are on this machine: what they are to mount must be here."""
+    for mount in batchai.get("mounts", ()):
+        if "directory" in mount and not Path(mount["directory"]).is_dir():
+            raise UsageError(f"{mount['said']} is {mount['directory']}, and there is no such directory on this machine")
+
+
+def refuse_mounts_of_this_machine(batchai: Mapping[str, Any], cluster: str) -> None:
+    """For clusters whose nodes are elsewhere: they have what the configuration names, and nothing of this machine's."""
+    local = [mount for mount in batchai.get("mounts", ()) if mount.get("here")]
+    if local:
+        said, directory = local[0]["said"], local[0]["directory"]
+        raise UsageError(
+            f"{said} is {directory} on this machine, which the nodes of {cluster} do not have; mount it there "
+            f"(kubernetes.volumes) and say where, in petctl.yaml: mounts: {{{said}: DIRECTORY}}"
+        )
