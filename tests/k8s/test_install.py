@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from petctl.clusters.agent_archive import operator_bytes
-from petctl.clusters.kubernetes.operator.install.objects import NAME, Wishes, definition, objects
+from petctl.clusters.kubernetes.operator.install.objects import NAME, InstallOptions, definition, objects
 from tests.k8s.administrator import SELECTOR, Administrator
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
@@ -233,18 +233,18 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("wishes", "values"),
     [
-        (Wishes(), []),
+        (InstallOptions(), []),
         (
-            Wishes(image="here/python:3.12", namespace="tools", replicas=3, pull_secrets=["one", "two"]),
+            InstallOptions(image="here/python:3.12", namespace="tools", replicas=3, pull_secrets=["one", "two"]),
             ["image=here/python:3.12", "replicas=3", "imagePullSecrets={one,two}"],
         ),
-        (Wishes(namespace="team", only_namespace="team"), ["watchNamespace=team"]),
-        (Wishes(namespace="tools", only_namespace="team"), ["watchNamespace=team"]),
-        (Wishes(only_namespace="team"), ["watchNamespace=team"]),
+        (InstallOptions(namespace="team", only_namespace="team"), ["watchNamespace=team"]),
+        (InstallOptions(namespace="tools", only_namespace="team"), ["watchNamespace=team"]),
+        (InstallOptions(only_namespace="team"), ["watchNamespace=team"]),
     ],
 )
 def test_the_chart_yields_the_objects_that_petctl_installs(
-    cluster: Cluster, chart: Path, wishes: Wishes, values: list[str]
+    cluster: Cluster, chart: Path, wishes: InstallOptions, values: list[str]
 ) -> None:
     chosen = [f"--set={value}" for value in values]
     text = cluster.helm("template", "any", chart, f"--namespace={wishes.namespace}", *chosen)

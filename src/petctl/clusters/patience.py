@@ -23,7 +23,7 @@ class Patience:
         """The cluster answers."""
         self._ends, self._pause = None, FIRST
 
-    def bear(self, failure: PetctlError, deadline: float = float("inf")) -> None:
+    def wait_and_retry(self, failure: PetctlError, deadline: float = float("inf")) -> None:
         """A moment later there may be an answer; raises the failure when that went on for too long."""
         now = time.monotonic()
         if self._ends is None:

@@ -135,7 +135,7 @@ class _Training:
             _calls.hand_over()
             self._groups.barrier()
             self._groups.leave()
-            self._groups.bury()
+            self._groups.dispose()
             if _calls.is_over():
                 return True
         return False
@@ -162,7 +162,7 @@ class _Training:
         """Waits for the next place. All is done before the agent hears of it: what it measures is what a loss costs."""
         control.returned()
         self._wrappers.drop()
-        self._groups.bury()
+        self._groups.dispose()
         if rollback:
             self._ledger.rollback(self._state)
         control.rest()

@@ -285,4 +285,4 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
             failure.code = AWAY  # the job may well be there
         if not patient or failure.code != AWAY:
             raise failure
-        patience.bear(failure)
+        patience.wait_and_retry(failure)

@@ -20,7 +20,7 @@ from typing import Any
 from petctl.errors import UsageError
 from petctl.kube.access import Access
 from petctl.kube.credentials import Credentials, TokenFile
-from petctl.kube.kubeconfig_entries import Entry, Merged
+from petctl.kube.kubeconfig_entries import ConfigEntry, Merged
 from petctl.kube.users import credentials_of
 from petctl.storage.core.http_proxy import checked, proxy_of
 
@@ -116,7 +116,7 @@ def _service_account(settings: Mapping[str, Any]) -> Access:
         )
     if settings.get("context"):
         raise UsageError(f"there is no context {settings['context']!r}: this pod has a service account, no kubeconfig")
-    entry = Entry("the service account", "", SERVICE_ACCOUNT, {"certificate-authority": "ca.crt"})
+    entry = ConfigEntry("the service account", "", SERVICE_ACCOUNT, {"certificate-authority": "ca.crt"})
     space = SERVICE_ACCOUNT / "namespace"
     own = space.read_text(encoding="utf-8").strip() if space.is_file() else ""
     return Access(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from petctl.errors import UsageError
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One cluster, context or user of one file, or something in it."""
 
     file: str
@@ -48,7 +48,7 @@ class Entry(NamedTuple):
             raise UsageError(f"{self.place(field)} must be true or false, not {value!r}")
         return value
 
-    def section(self, field: str) -> Entry | None:
+    def section(self, field: str) -> ConfigEntry | None:
         """A mapping inside this one."""
         value = self.values.get(field)
         if value is None:
@@ -98,9 +98,9 @@ class Merged:
     def __init__(self, files: list[Path]) -> None:
         self.names = ", ".join(map(str, files))
         self.current = ""
-        self._entries: dict[tuple[str, str], Entry] = {}
+        self._entries: dict[tuple[str, str], ConfigEntry] = {}
         for path in files:
-            whole = Entry(str(path), "", path.absolute().parent, _read(path))
+            whole = ConfigEntry(str(path), "", path.absolute().parent, _read(path))
             self.current = self.current or whole.text("current-context")
             for section, inner in (("clusters", "cluster"), ("contexts", "context"), ("users", "user")):
                 for item in whole.many(section):
@@ -110,7 +110,7 @@ class Merged:
                     named = whole._replace(where=f"{section}[{name}]", values=item)
                     self._entries.setdefault((section, name), named.section(inner) or named._replace(values={}))
 
-    def entry(self, section: str, inner: str, name: str, context: str, asker: str) -> Entry:
+    def entry(self, section: str, inner: str, name: str, context: str, asker: str) -> ConfigEntry:
         """The one of this name, for a context; the error says who asked for it and which there are."""
         found = self._entries.get((section, name))
         if found is None:

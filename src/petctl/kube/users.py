@@ -11,12 +11,12 @@ from typing import Any
 
 from petctl.errors import UsageError
 from petctl.kube.credentials import Credentials, Header, Identity, Nobody, TokenFile
-from petctl.kube.kubeconfig_entries import Entry
+from petctl.kube.kubeconfig_entries import ConfigEntry
 
 _EXTENSION = "client.authentication.k8s.io/exec"  # where a kubeconfig keeps what it has to tell a plugin
 
 
-def credentials_of(user: Entry, cluster: Entry) -> Credentials:
+def credentials_of(user: ConfigEntry, cluster: ConfigEntry) -> Credentials:
     """What proves to this cluster who this user is."""
     provider = user.section("auth-provider")
     if provider is not None:
@@ -38,7 +38,7 @@ def credentials_of(user: Entry, cluster: Entry) -> Credentials:
     )
 
 
-def _identity(user: Entry, cluster: Entry) -> Identity:
+def _identity(user: ConfigEntry, cluster: ConfigEntry) -> Identity:
     path = user.path("tokenFile")
     if path is not None:
         return TokenFile(path, user.place("tokenFile"), otherwise=user.text("token"))
@@ -46,7 +46,7 @@ def _identity(user: Entry, cluster: Entry) -> Identity:
     return _plugin(program, cluster) if program is not None else Nobody()
 
 
-def _plugin(program: Entry, cluster: Entry) -> Identity:
+def _plugin(program: ConfigEntry, cluster: ConfigEntry) -> Identity:
     from petctl.kube.credential_plugin import Plugin, Program, check
 
     command = program.text("command", needed=True)
@@ -70,7 +70,7 @@ def _plugin(program: Entry, cluster: Entry) -> Identity:
     return Plugin(check(described))
 
 
-def _told(cluster: Entry) -> dict[str, Any]:
+def _told(cluster: ConfigEntry) -> dict[str, Any]:
     """What a plugin is told about the cluster, in its own field names."""
     authority = cluster.content("certificate-authority")
     told: dict[str, Any] = {
@@ -89,7 +89,7 @@ def _told(cluster: Entry) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value}
 
 
-def _impersonation(user: Entry) -> list[Header]:
+def _impersonation(user: ConfigEntry) -> list[Header]:
     """Whom requests are made as: with it left out, they would be made with more rights than the user meant."""
     found = [("Impersonate-User", user.text("as")), ("Impersonate-Uid", user.text("as-uid"))]
     found += [("Impersonate-Group", str(group)) for group in user.many("as-groups")]

@@ -26,10 +26,10 @@ from petctl.sweeps.decide import check_conditions
 from petctl.sweeps.record import (
     CODE,
     LONGEST_NAME,
-    Folder,
     Limits,
     Point,
     Sweep,
+    SweepDirectory,
     checked_name,
     create,
     sweeps_directory,
@@ -42,7 +42,7 @@ KEY, NAME, POINT = "sweep-key", "sweep", "sweep-point"  # labels of its jobs
 class Begun(NamedTuple):
     """A sweep that is there, and whether it was there before."""
 
-    folder: Folder
+    folder: SweepDirectory
     again: bool
     notes: Sequence[str] = ()
 
@@ -63,7 +63,7 @@ def begin(
         raise UsageError("a sweep runs on one cluster; start one for each, with -c")
     asked = _digest([[job_to_dict(job) for job in jobs], cluster, str(Path.cwd())])
     if name:
-        there = Folder(sweeps_directory() / checked_name(name))
+        there = SweepDirectory(sweeps_directory() / checked_name(name))
         if there.path.exists():
             return _again(there, asked, limits)
     chosen = name or new_id(_cleaned(name_of(jobs[0])))
@@ -106,11 +106,11 @@ def begin(
         files,
     )
     if folder is None:  # made by somebody else in this moment
-        return _again(Folder(sweeps_directory() / sweep.name), asked, limits)
+        return _again(SweepDirectory(sweeps_directory() / sweep.name), asked, limits)
     return Begun(folder, again=False, notes=notes)
 
 
-def _again(folder: Folder, asked: str, limits: Limits) -> Begun:
+def _again(folder: SweepDirectory, asked: str, limits: Limits) -> Begun:
     if folder.sweep().request != asked:
         raise UsageError(
             f"there is a sweep {folder.name} already, of another job, other points or from another directory; choose "

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from petctl.errors import UsageError
 from petctl.sweeps.history import AGAIN, CUT_SHORT, Attempt, History, Standing
-from petctl.sweeps.measure import PRINTED, Condition, Means, better, parse_condition, parse_pattern, tells_step
+from petctl.sweeps.measure import PRINTED, Condition, Measurement, better, parse_condition, parse_pattern, tells_step
 from petctl.sweeps.record import Limits
 
 AHEAD = 50  # jobs in line or running at once, where nobody says how many
@@ -152,7 +152,7 @@ def _reached(history: History, rules: Rules) -> str:
     return ""
 
 
-def _peers(history: History, rules: Rules) -> list[tuple[Attempt, Means]]:
+def _peers(history: History, rules: Rules) -> list[tuple[Attempt, Measurement]]:
     """Whom the median rule compares with: of very many points some, spread evenly, say as much as all."""
     told = [
         standing.last for standing in history.points.values() if standing.last is not None and standing.last.readings
@@ -160,7 +160,7 @@ def _peers(history: History, rules: Rules) -> list[tuple[Attempt, Means]]:
     return [(attempt, attempt.means(rules.metric)) for attempt in told[:: len(told) // ENOUGH + 1]]
 
 
-def _why_stop(attempt: Attempt, peers: Sequence[tuple[Attempt, Means]], rules: Rules, now: float) -> str:
+def _why_stop(attempt: Attempt, peers: Sequence[tuple[Attempt, Measurement]], rules: Rules, now: float) -> str:
     """Why an attempt ends early; a reason that was found once holds."""
     if attempt.stop or not attempt.accepted:
         return attempt.stop
@@ -172,7 +172,7 @@ def _why_stop(attempt: Attempt, peers: Sequence[tuple[Attempt, Means]], rules: R
     return ""
 
 
-def _below_median(attempt: Attempt, peers: Sequence[tuple[Attempt, Means]], rules: Rules) -> str:
+def _below_median(attempt: Attempt, peers: Sequence[tuple[Attempt, Measurement]], rules: Rules) -> str:
     """The median stopping rule: its best value so far is worse than the median of the others' means up to there."""
     steps = attempt.means(rules.metric).steps
     if not steps or steps[-1] < rules.warm_up_steps:

@@ -22,8 +22,8 @@ from petctl.jobs import AlreadyExists, JobHandle, submit
 from petctl.sweeps.begin import KEY
 from petctl.sweeps.decide import CANCELLED, Decision, Submission, decide, rules_of
 from petctl.sweeps.history import CUT_SHORT, GOOD, REFUSED, History
-from petctl.sweeps.looking import Eyes
-from petctl.sweeps.record import Folder
+from petctl.sweeps.looking import JobPoller
+from petctl.sweeps.record import SweepDirectory
 from petctl.sweeps.space import in_words
 
 QUICK, SLOWEST = 0.2, 2.0  # seconds between two looks: after news, and when there is none for long
@@ -36,12 +36,12 @@ Say = Callable[[str], None]
 class Driver:
     """One sweep, from where it stands."""
 
-    def __init__(self, folder: Folder, say: Say = lambda sentence: None) -> None:
+    def __init__(self, folder: SweepDirectory, say: Say = lambda sentence: None) -> None:
         self.folder, self._say = folder, say
         self.sweep, self.limits = folder.sweep(), folder.limits()
         self.rules = rules_of(self.limits)
         self.history = History(len(self.sweep.points))
-        self._eyes = Eyes(self.sweep.cluster, self.limits, self.rules.metric, len(self.sweep.points))
+        self._eyes = JobPoller(self.sweep.cluster, self.limits, self.rules.metric, len(self.sweep.points))
         self._read = 0  # how much of the events
         self._code = folder.code(self.sweep)
         self._cancelled: set[str] = set()  # in this life: what an earlier one has asked for may have been cut off
@@ -67,7 +67,7 @@ class Driver:
                     if not waiting:
                         self._say(f"waits for the cluster: {error}")
                     waiting = True
-                    patience.bear(self._left(error))
+                    patience.wait_and_retry(self._left(error))
                     continue
                 patience.restored()
                 waiting = False
@@ -207,7 +207,7 @@ class Driver:
         self._say(f"{attempt.id} {attempt.shown_state}{found} ({values}){why}")
 
 
-def go_there(folder: Folder) -> None:
+def go_there(folder: SweepDirectory) -> None:
     """Changes to the directory that the sweep was begun in: its settings, and relative words, mean what they meant."""
     directory = folder.sweep().cwd
     try:
@@ -218,7 +218,7 @@ def go_there(folder: Folder) -> None:
         ) from None
 
 
-def drive_detached(folder: Folder) -> None:
+def drive_detached(folder: SweepDirectory) -> None:
     """Starts a driver that outlives this process; what it says is in driver.log. It has the lock from the beginning, so
     that whoever looks next sees that the sweep is driven."""
     go_there(folder)

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from petctl.sweeps.measure import Means, Reading, widen
+from petctl.sweeps.measure import Measurement, Reading, widen
 
 GOOD = ("succeeded", "stopped", "skipped")
 AGAIN = ("failed", "lost")  # what a retry may mend
@@ -44,7 +44,7 @@ class Attempt:
     metrics: dict[str, float] = field(default_factory=dict)  # the newest value of each
     low: dict[str, float] = field(default_factory=dict)  # the lowest and the highest that was ever seen, also of values
     high: dict[str, float] = field(default_factory=dict)  # that are in no reading
-    _means: Means | None = None
+    _means: Measurement | None = None
 
     @property
     def shown_state(self) -> str:
@@ -60,10 +60,10 @@ class Attempt:
         """Widens what was ever seen."""
         widen(self.low, self.high, metrics)
 
-    def means(self, metric: str) -> Means:
+    def means(self, metric: str) -> Measurement:
         """The means of a metric over its steps."""
         if self._means is None or self._means.metric != metric:
-            self._means = Means(metric)
+            self._means = Measurement(metric)
         self._means.take(self.readings)
         return self._means
 

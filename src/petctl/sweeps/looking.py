@@ -20,7 +20,7 @@ from petctl.home import petctl_home
 from petctl.jobs.api import JobHandle
 from petctl.jobs.status import Status, damaged_status
 from petctl.sweeps.history import CUT_SHORT, REMOVED, Attempt
-from petctl.sweeps.measure import Reading, Thinned, parse_pattern, printed, reported
+from petctl.sweeps.measure import Downsampled, Reading, parse_pattern, printed, reported
 from petctl.sweeps.record import Limits
 
 AT_ONCE = 8  # statuses that are asked for, where that is a request over the network
@@ -32,7 +32,7 @@ MANY = 500  # points; of more than that, fewer numbers of each are kept
 Event = dict[str, Any]
 
 
-class Eyes:
+class JobPoller:
     """Sees the jobs of one cluster."""
 
     def __init__(self, cluster: str, limits: Limits, metric: str, points: int) -> None:
@@ -131,9 +131,9 @@ class Eyes:
             known.pop(attempt.id, None)
         return event
 
-    def _printed(self, attempt: Attempt, tail: int | None) -> Thinned:
+    def _printed(self, attempt: Attempt, tail: int | None) -> Downsampled:
         assert self._pattern is not None
-        said = Thinned(self._most_readings)
+        said = Downsampled(self._most_readings)
         try:
             lines = (line.text.decode(errors="replace") for line in self.handle(attempt.id).logs(rank=0, tail=tail))
             for reading in printed(lines, self._pattern, self._metric):
@@ -141,7 +141,7 @@ class Eyes:
         except PetctlError as error:
             if error.code == AWAY and not isinstance(error, StoreError):
                 raise  # the cluster will be back, and an end is looked at only once
-            return Thinned(0)  # its logs are gone, or not there yet, or where nobody here gets at them
+            return Downsampled(0)  # its logs are gone, or not there yet, or where nobody here gets at them
         return said
 
 

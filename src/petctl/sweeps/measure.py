@@ -39,7 +39,7 @@ class Reading(NamedTuple):
     metrics: Mapping[str, float]
 
 
-class Means:
+class Measurement:
     """The mean of a metric up to each step; each reading is looked at once."""
 
     def __init__(self, metric: str) -> None:
@@ -66,7 +66,7 @@ class Means:
         return self._values[count - 1] if count else None
 
 
-class Thinned:
+class Downsampled:
     """Enough of many readings to draw a line, with the last one; and how low and how high each number ever was."""
 
     def __init__(self, most: int) -> None:

@@ -88,7 +88,7 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}-{number:0{width}d}" + (f"-{attempt}" if attempt > 1 else "")
 
 
-class Folder:
+class SweepDirectory:
     """One sweep's directory."""
 
     def __init__(self, path: Path) -> None:
@@ -188,7 +188,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def create(sweep: Sweep, limits: Limits, files: Mapping[str, Path]) -> Folder | None:
+def create(sweep: Sweep, limits: Limits, files: Mapping[str, Path]) -> SweepDirectory | None:
     """Makes the directory, with links to `files` in it; None when there is a sweep of that name."""
     parent = sweeps_directory()
     make_private_directory(parent)
@@ -209,31 +209,31 @@ def create(sweep: Sweep, limits: Limits, files: Mapping[str, Path]) -> Folder | 
             if not (parent / sweep.name / "sweep.json").exists():
                 raise
             return None
-        return Folder(parent / sweep.name)
+        return SweepDirectory(parent / sweep.name)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def find(name: str) -> Folder:
+def find(name: str) -> SweepDirectory:
     """The sweep of this name, or of the only one that begins or ends so."""
     known = [folder.name for folder in every()]
     found = [one for one in known if name and (one.startswith(name) or one.endswith(name))]
     chosen = name if name in known else found[0] if len(found) == 1 else ""
     if chosen:
-        return Folder(sweeps_directory() / chosen)
+        return SweepDirectory(sweeps_directory() / chosen)
     if found:
         raise UsageError(f"{name!r} can mean {', '.join(found[:8])}; write more of the name")
     there = f"; there are {', '.join(known[:8])}" if known else "; there is none yet"
     raise NotFound(f"there is no sweep {name!r}{there}")
 
 
-def every() -> list[Folder]:
+def every() -> list[SweepDirectory]:
     """All sweeps, by name."""
     try:
         paths = sorted(path for path in sweeps_directory().iterdir() if path.name[0] != "." and path.is_dir())
     except FileNotFoundError:
         return []
-    return [Folder(path) for path in paths]
+    return [SweepDirectory(path) for path in paths]
 
 
 def _link(source: Path, place: Path) -> None:

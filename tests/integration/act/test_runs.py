@@ -17,7 +17,7 @@ import pytest
 
 import petctl
 from petctl.compat.act import build, published, runs
-from petctl.compat.act.compile import Wish
+from petctl.compat.act.compile import RunRequest
 from petctl.compat.act.config.config import Config, find_config
 from petctl.compat.act.pins import last_pin, pin
 from petctl.errors import PetctlError, UsageError
@@ -65,7 +65,7 @@ class Project:
 
     def submit(self, config: Config, *words: object, **options: Any) -> JobHandle:
         argv = [sys.executable, *map(str, words)]
-        return runs.submit(config, Wish(argv), say=self.said.append, **options)
+        return runs.submit(config, RunRequest(argv), say=self.said.append, **options)
 
     def heard(self) -> list[str]:
         """What was said since the last time."""
@@ -119,7 +119,10 @@ def test_runs_have_the_code_that_was_pinned(project: Project) -> None:
     assert first.record()["code"]["id"] == pinned.id
     again = runs.resubmit(first.id[-5:], say=project.said.append)
     assert again.id != first.id and printed(again)[0] == "second"
-    assert runs.local(aml, Wish([sys.executable, "train.py"]), project.said.append).wait(DEADLINE).state == "succeeded"
+    assert (
+        runs.local(aml, RunRequest([sys.executable, "train.py"]), project.said.append).wait(DEADLINE).state
+        == "succeeded"
+    )
     assert project.heard() == []
 
 
@@ -127,7 +130,7 @@ def test_a_run_ends_before_it_begins_again(project: Project, tmp_path: Path) -> 
     c1, narrow = project.config("c1", gpu_per_node=4), project.config("narrow")
     c2 = project.config("c2", gpu_per_node=4, env={"WHERE": "c2"})
     pin(c1)
-    wish = Wish([sys.executable, "train.py", "stay", str(tmp_path)], num_gpu=4, single=True)
+    wish = RunRequest([sys.executable, "train.py", "stay", str(tmp_path)], num_gpu=4, single=True)
     run = runs.submit(c1, wish, say=project.said.append)
     until((tmp_path / "there").exists, "the run is there")
 
@@ -187,7 +190,7 @@ def test_code_in_the_blob_and_built_code(
 
     # Here, on this machine: a folder that lies in the project is used as it is.
     (project.root / "output").mkdir()
-    printed(runs.local(config, Wish([sys.executable, "train.py", "write"], num_gpu=8), project.said.append))
+    printed(runs.local(config, RunRequest([sys.executable, "train.py", "write"], num_gpu=8), project.said.append))
     assert (project.root / "output/made").read_text() == "made" and project.heard() == []
 
     # Built where runs would be; what was built is pinned, and published for others.
@@ -225,6 +228,6 @@ def test_one_process_is_started_by_mpirun_as_several_are(project: Project) -> No
     names = ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "AZ_BATCH_HOST_LIST", "RANK", "WORLD_SIZE")
     project.write("train.py", f"import os; print(*[os.environ.get(name) for name in {names}])")
     one = project.config("one", launcher="mpi")
-    submitted = runs.submit(one, Wish([sys.executable, "train.py"], num_gpu=1), say=project.said.append)
-    for run in (submitted, runs.local(one, Wish([sys.executable, "train.py"]), project.said.append)):
+    submitted = runs.submit(one, RunRequest([sys.executable, "train.py"], num_gpu=1), say=project.said.append)
+    for run in (submitted, runs.local(one, RunRequest([sys.executable, "train.py"]), project.said.append)):
         assert printed(run) == ["0 1 127.0.0.1 0 1"]

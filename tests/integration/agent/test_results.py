@@ -13,7 +13,7 @@ import pytest
 
 from petctl.agent.data import results
 from petctl.agent.data.results import Results, interval
-from petctl.agent.node.draining import NOTE, Lingering
+from petctl.agent.node.draining import NOTE, Drain
 from petctl.agent.task import Task
 from petctl.rendezvous.core.messages import FAILED, IDLE, Header, Report, decode_report
 from petctl.rendezvous.net.join_file import JoinFile
@@ -136,7 +136,7 @@ def test_a_node_that_sends_is_not_silent() -> None:
 
     async def live() -> None:
         report = Report("0", "1", number=7, procs=1, address="", header=Header(), state=FAILED)
-        lingering = Lingering(report, 0.01, lambda message: said.append(decode_report(message["report"])))
+        lingering = Drain(report, 0.01, lambda message: said.append(decode_report(message["report"])))
         await until(lambda: len(said) >= 3, "three beats")
         lingering.stop()
         assert lingering._timer is not None and lingering._timer.cancelled()

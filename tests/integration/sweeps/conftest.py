@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.sweeps.record import Folder
+from petctl.sweeps.record import SweepDirectory
 from tests.integration.cli.conftest import Petctl
 
 
@@ -18,7 +18,7 @@ def petctl(tmp_path: Path) -> Iterator[Petctl]:
         yield program
     finally:
         for folder in (program.home / "sweeps").glob("[a-z]*"):
-            if Folder(folder).driven():
+            if SweepDirectory(folder).driven():
                 program("sweep", "cancel", folder.name, code=None)
                 program("sweep", "status", "--watch", folder.name, code=None)
         program.clean_up()

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from petctl.clusters.local.secrets import list_secrets, secret_value
-from petctl.compat.act.compile import Wish, command_of, held_of, job_of, keep_password, layout_of, password_name
+from petctl.compat.act.compile import RunRequest, command_of, held_of, job_of, keep_password, layout_of, password_name
 from petctl.compat.act.config.accounts import Account, Hidden
-from petctl.compat.act.config.config import Config, Place
+from petctl.compat.act.config.config import BlobFolder, Config
 from petctl.errors import UsageError
 from petctl.job import Job, job_from_dict, job_to_dict
 from petctl.job.folders import Folder
@@ -35,7 +35,7 @@ def mpirun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def job(argv: list[str] | None = None, wish: dict[str, Any] | None = None, **said: Any) -> Job:
     special = said.pop("special", ())
-    return job_of(Config(experiment="jianfw", **said), Wish(argv or PYTHON, **(wish or {})), {"id": "x"}, special)
+    return job_of(Config(experiment="jianfw", **said), RunRequest(argv or PYTHON, **(wish or {})), {"id": "x"}, special)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def job(argv: list[str] | None = None, wish: dict[str, Any] | None = None, **sai
     ],
 )
 def test_gpus_become_nodes_and_processes(said: dict[str, Any], wish: dict[str, Any], shape: tuple[Any, ...]) -> None:
-    assert layout_of(Config(**said), Wish(PYTHON, **wish)) == shape
+    assert layout_of(Config(**said), RunRequest(PYTHON, **wish)) == shape
     made = job(wish=wish, **said)
     assert (str(made.nodes), made.procs, made.gpus, made.launcher) == (shape[0], str(shape[1]), *shape[2:4])
 
@@ -77,7 +77,7 @@ def test_gpus_become_nodes_and_processes(said: dict[str, Any], wish: dict[str, A
 )
 def test_numbers_that_cannot_be(said: dict[str, Any], number: int | None, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        layout_of(Config(**said), Wish(PYTHON, number))
+        layout_of(Config(**said), RunRequest(PYTHON, number))
 
 
 def test_a_missing_mpirun_is_told_at_once(mpirun: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_held_command_ends_when_it_is_asked_to() -> None:
 
 
 def test_what_the_configuration_says_is_in_the_job() -> None:
-    place = Place("az://vig/box/data", Account("vig", "box", Hidden("a2V5")))
+    place = BlobFolder("az://vig/box/data", Account("vig", "box", Hidden("a2V5")))
     made = job(
         name="eu",
         cluster="k8s",
@@ -195,7 +195,7 @@ def test_files_that_make_a_node_ready() -> None:
 
 def test_the_registry_s_password_is_a_secret(tmp_path: Path) -> None:
     config = Config(image="my.io:5000/team/a:1", image_user="u", image_password=Hidden("hush"), launcher="elastic")
-    made = job_of(config, Wish(PYTHON))
+    made = job_of(config, RunRequest(PYTHON))
     assert made.image_credentials == password_name(config) == "act-registry-my.io-5000-team-u"
     keep_password(config)
     assert secret_value(tmp_path / "home", made.image_credentials) == "u:hush"
@@ -205,6 +205,6 @@ def test_the_registry_s_password_is_a_secret(tmp_path: Path) -> None:
 
 def test_on_kubernetes_the_password_is_the_cluster_s(tmp_path: Path) -> None:
     config = Config(image="r.io/a", image_user="u", image_password=Hidden("hush"), cluster="k8s")
-    assert job_of(config, Wish(PYTHON)).image_credentials == ""
+    assert job_of(config, RunRequest(PYTHON)).image_credentials == ""
     keep_password(config)
     assert list_secrets(tmp_path / "home") == []

@@ -17,7 +17,7 @@ from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.sources import tree_of
 from petctl.compat.act import pins, published
 from petctl.compat.act.config.accounts import Account, Hidden
-from petctl.compat.act.config.config import Config, Place
+from petctl.compat.act.config.config import BlobFolder, Config
 from petctl.compat.act.pins import changed, last_pin, pin, withheld
 from petctl.compat.act.published import write_zip
 from petctl.errors import NoRoom, UsageError
@@ -47,7 +47,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     return Config(
         root=root,
         file=root / "aux_data/aml/aml.yaml",
-        folders={"data": Place("az://vig/box/data", account)},
+        folders={"data": BlobFolder("az://vig/box/data", account)},
         exclude=["*.o"],
     )
 

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from petctl.compat.act import runs
-from petctl.compat.act.compile import Wish, job_of
+from petctl.compat.act.compile import RunRequest, job_of
 from petctl.compat.act.config.accounts import Account
-from petctl.compat.act.config.config import Config, Place, find_config
+from petctl.compat.act.config.config import BlobFolder, Config, find_config
 from petctl.compat.act.pins import Pin, last_pin, pin
 from petctl.compat.act.runs import code_for, find_run, new_run_id, own_config, wish_of
 from petctl.errors import NotFound, UsageError
@@ -94,7 +94,7 @@ def test_a_folder_that_is_mapped_later_is_code_no_longer(config: Config) -> None
     Path("models/big").write_text("")
     assert pin(config).files == 2
     said: list[str] = []
-    later = replace(config, folders={"models": Place("az://a/b/models", Account("a", "b"))})
+    later = replace(config, folders={"models": BlobFolder("az://a/b/models", Account("a", "b"))})
     assert code_for(later, False, said.append).files == 1
     assert said == [f"models was no mapped folder when the code was pinned: {last_pin(later).sentence()}"]  # type: ignore[union-attr]
 
@@ -114,7 +114,7 @@ def test_an_image_that_cannot_run_here_does_not_let_its_password_into_the_code(
 
     monkeypatch.setattr(runs, "_submitted", planned)
     said: list[str] = []
-    runs.submit(find_config(), Wish(["true"]), say=said.append)
+    runs.submit(find_config(), RunRequest(["true"]), say=said.append)
     ((image, pinned),) = plans
     assert image == "" and "the run goes bare" in said[-1]
     assert pinned.left_out == ["aux_data/aml"] and pinned.files == 2
@@ -123,15 +123,15 @@ def test_an_image_that_cannot_run_here_does_not_let_its_password_into_the_code(
 @pytest.mark.parametrize(
     "wish",
     [
-        Wish(["python", "train.py", "--note", "two  words"]),
-        Wish(["nvidia-smi | head"], num_gpu=8),
-        Wish(["x"], num_gpu=2, single=True, hold=True),
-        Wish(["x y"], hold=True),
-        Wish(["x"], num_gpu=0),
-        Wish(["x"], compile_args="--fast 'a b'"),
+        RunRequest(["python", "train.py", "--note", "two  words"]),
+        RunRequest(["nvidia-smi | head"], num_gpu=8),
+        RunRequest(["x"], num_gpu=2, single=True, hold=True),
+        RunRequest(["x y"], hold=True),
+        RunRequest(["x"], num_gpu=0),
+        RunRequest(["x"], compile_args="--fast 'a b'"),
     ],
 )
-def test_the_wish_is_found_again_in_the_record(config: Config, wish: Wish) -> None:
+def test_the_wish_is_found_again_in_the_record(config: Config, wish: RunRequest) -> None:
     special = ["compile.aml.sh"] if wish.compile_args else []
     record = job_to_dict(job_of(config, wish, {"id": ""}, special))
     assert wish_of(record, config) == wish
@@ -140,7 +140,7 @@ def test_the_wish_is_found_again_in_the_record(config: Config, wish: Wish) -> No
 
 def test_arguments_of_the_configuration_are_not_said_again(config: Config) -> None:
     usual = replace(config, compile_args="fast  --all")
-    record = job_to_dict(job_of(usual, Wish(["x"]), {"id": ""}, ["compile.aml.sh"]))
+    record = job_to_dict(job_of(usual, RunRequest(["x"]), {"id": ""}, ["compile.aml.sh"]))
     assert wish_of(record, usual).compile_args is None  # so that code which was built is not built once more
     assert wish_of(record, config).compile_args == "fast --all"
 
@@ -148,7 +148,7 @@ def test_arguments_of_the_configuration_are_not_said_again(config: Config) -> No
 def test_resubmit_tells_whose_code_it_takes_and_what_is_left_to_do(
     config: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = Before(job_of(config, Wish(["x"]), {"id": ""}), "/elsewhere/project")
+    before = Before(job_of(config, RunRequest(["x"]), {"id": ""}), "/elsewhere/project")
     monkeypatch.setattr(runs, "find_run", lambda reference: before)
     monkeypatch.setattr(runs, "_submitted", lambda *_: before)
     said: list[str] = []
@@ -165,7 +165,7 @@ def test_resubmit_tells_whose_code_it_takes_and_what_is_left_to_do(
 
 def test_a_size_that_changes_stays_one(config: Config) -> None:
     elastic = replace(config, elastic_num_gpu=[8, 4, 16], num_gpu=8)
-    job = job_of(elastic, Wish(["x"]), {"id": ""})
+    job = job_of(elastic, RunRequest(["x"]), {"id": ""})
     again = job_of(elastic, wish_of(job_to_dict(job), elastic), {"id": ""})
     assert again == job and (again.nodes.min, again.nodes.initial, again.nodes.max) == (1, 2, 4)
 
@@ -205,6 +205,6 @@ def test_one_process_without_mpirun_is_told(
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setattr(runs, "_submitted", lambda config, job, pinned: job.launcher)
     said: list[str] = []
-    launcher = getattr(runs, start)(Config(experiment="jianfw"), Wish(["true"], num_gpu=1), say=said.append)
+    launcher = getattr(runs, start)(Config(experiment="jianfw"), RunRequest(["true"], num_gpu=1), say=said.append)
     told = [sentence for sentence in said if "no mpirun" in sentence]
     assert (launcher, len(told)) == (("mpi", 0) if there else ("elastic", 1))

@@ -14,7 +14,7 @@ from petctl.compat.act import data, overview, runs
 from petctl.compat.act.cli import control
 from petctl.compat.act.cli.flags import root
 from petctl.compat.act.client import create_aml_client
-from petctl.compat.act.compile import Wish
+from petctl.compat.act.compile import RunRequest
 from petctl.errors import NotFound, UsageError
 
 YAML = "experiment_name: mine\ngpu_per_node: 1\nplatform: itp\n"
@@ -74,11 +74,11 @@ def test_submit_hands_on_words_and_flags_and_prints_the_id(a: Front) -> None:
     assert a("-n", "8", "-c", "eu", "submit", "-hold", "python", "train.py", "--name", "two words") == "mine_1_ab\n"
     ((name, config, wish, new_code),) = a.calls
     assert (name, config.name, new_code) == ("submit", "eu", ("new_code", False))
-    assert wish == Wish(["python", "train.py", "--name", "two words"], num_gpu=8, hold=True)
+    assert wish == RunRequest(["python", "train.py", "--name", "two words"], num_gpu=8, hold=True)
     assert "platform has no effect" in a.said
     assert "a q mine_1_ab" in a.said
     assert json.loads(a("s", "-single", "--new-code", "-ca", "fast", "-o", "json", "ls")) == {"id": "mine_1_ab"}
-    assert a.calls[0][2:] == (Wish(["ls"], single=True, compile_args="fast"), ("new_code", True))
+    assert a.calls[0][2:] == (RunRequest(["ls"], single=True, compile_args="fast"), ("new_code", True))
 
 
 def test_a_misplaced_flag_is_told_and_the_command_runs_as_it_was_typed(a: Front) -> None:
@@ -206,10 +206,10 @@ def test_a_client_overrides_keys_and_hands_on(a: Front, capsys: pytest.CaptureFi
     assert (client.config.name, client.config.gpu_per_node, client.config.env) == ("eu", 2, {"A": "1"})
     assert client.submit("python train.py", num_gpu=4) == "mine_1_ab"
     assert client.submit(["python", "a b"]) == "mine_1_ab"
-    assert [call[2] for call in a.calls] == [Wish(["python train.py"], 4), Wish(["python", "a b"])]
+    assert [call[2] for call in a.calls] == [RunRequest(["python train.py"], 4), RunRequest(["python", "a b"])]
     assert capsys.readouterr().err.count("no effect") == 1  # told once
     client.submit(["python", "train.py", 0.1])  # type: ignore[list-item]
-    assert a.calls[-1][2] == Wish(["python", "train.py", "0.1"])
+    assert a.calls[-1][2] == RunRequest(["python", "train.py", "0.1"])
     assert client.resubmit("r1") == "r1-again"
     with pytest.raises(UsageError, match="nosuchkey"):
         create_aml_client(nosuchkey=1)

@@ -16,7 +16,7 @@ import pytest
 
 from petctl.cli.failures import run_to_exit_code
 from petctl.compat.act.cli.flag_hints import misplaced
-from petctl.compat.act.cli.flags import FLAGS, IDLE, Said, root, verb
+from petctl.compat.act.cli.flags import FLAGS, IDLE, Flags, root, verb
 from petctl.compat.act.cli.verbs import commands, overview
 
 PAGES = Path(__file__).parents[3] / "docs"
@@ -42,10 +42,10 @@ class Front:
     """`a`, whose verbs `submit` and `query` only note what they were told."""
 
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
-        self.capture, self.said, self.told = capture, Said(), ""
+        self.capture, self.said, self.told = capture, Flags(), ""
         self.words: tuple[str, ...] = ()
 
-    def __call__(self, *words: str, code: int = 0) -> tuple[Said, tuple[str, ...]]:
+    def __call__(self, *words: str, code: int = 0) -> tuple[Flags, tuple[str, ...]]:
         front = root("a")
         front.get_command = self._command  # type: ignore[assignment, method-assign]
         self.capture.readouterr()
@@ -57,7 +57,7 @@ class Front:
     def _command(self, ctx: click.Context, name: str) -> click.Command:
         @verb(name, heeds=("num_gpu",), command_behind=name == "submit")
         @click.argument("words", nargs=-1, type=click.UNPROCESSED)
-        def note(said: Said, words: tuple[str, ...]) -> None:
+        def note(said: Flags, words: tuple[str, ...]) -> None:
             self.said, self.words = said, words
 
         assert isinstance(note, click.Command)
@@ -81,9 +81,9 @@ def test_a_flag_means_the_same_before_a_verb_and_behind_it(a: Front, flag: Any) 
         assert before[1] == ("python", "train.py")
         if flag in FLAGS:
             assert str(getattr(before[0], flag.name)) == (words[1] if flag.value else "True")
-            assert before[0]._replace(**{flag.name: Said._field_defaults[flag.name]}) == Said()
+            assert before[0]._replace(**{flag.name: Flags._field_defaults[flag.name]}) == Flags()
         else:
-            assert before[0] == Said()
+            assert before[0] == Flags()
             assert f"{flag.words[0]} has no effect" in a.told
 
 
@@ -91,7 +91,7 @@ def test_all_from_the_first_word_of_a_command_on_is_its_own(a: Front) -> None:
     said, words = a(
         "submit", "-n", "4", "python", "train.py", "-n", "8", "-c", "x", "--max", "-no-wl", "-h", "--", "-o"
     )
-    assert said == Said(num_gpu=4)
+    assert said == Flags(num_gpu=4)
     assert words == ("python", "train.py", "-n", "8", "-c", "x", "--max", "-no-wl", "-h", "--", "-o")
     assert a("submit", "--", "-strange", "name")[1] == ("-strange", "name")
     assert a("submit", "python -c 'print(1)' | tee log")[1] == ("python -c 'print(1)' | tee log",)
@@ -99,8 +99,8 @@ def test_all_from_the_first_word_of_a_command_on_is_its_own(a: Front) -> None:
 
 
 def test_what_stands_behind_the_verb_wins(a: Front) -> None:
-    assert a("-n", "4", "-c", "eu", "submit", "-n", "8", "x")[0] == Said(num_gpu=8, cluster="eu")
-    assert a("q", "60ce2fc7", "-no-wl")[0] == Said(without_log=True)
+    assert a("-n", "4", "-c", "eu", "submit", "-n", "8", "x")[0] == Flags(num_gpu=8, cluster="eu")
+    assert a("q", "60ce2fc7", "-no-wl")[0] == Flags(without_log=True)
     assert a("-n0", "submit", "x")[0].num_gpu == 0
 
 
@@ -122,7 +122,7 @@ def test_a_verb_that_does_not_exist_is_told_with_the_nearest(capsys: pytest.Capt
     assert "Did you mean submit?" in capsys.readouterr().err
 
 
-def hints(line: str, said: Said = Said(), known: str = "eu") -> list[str]:  # noqa: B008  a value
+def hints(line: str, said: Flags = Flags(), known: str = "eu") -> list[str]:  # noqa: B008  a value
     return misplaced("a", "submit", line.split(), said, known.split().__contains__)
 
 
@@ -156,8 +156,8 @@ def test_flags_that_are_a_commands_own_are_left_alone(line: str) -> None:
 
 
 def test_no_hint_where_the_flag_was_given() -> None:
-    assert hints("python train.py -n 8", Said(num_gpu=4)) == []
-    assert hints("python train.py -n 8", Said(num_gpu=0)) == []
+    assert hints("python train.py -n 8", Flags(num_gpu=4)) == []
+    assert hints("python train.py -n 8", Flags(num_gpu=0)) == []
 
 
 # -- help --------------------------------------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ from petctl.clusters.local.pools.model import (
     UNUSABLE,
     WAIT,
     Claim,
+    GiveBack,
     Node,
     Size,
-    Wish,
     settle,
     wanted_nodes,
     wishes,
@@ -112,17 +112,17 @@ def test_elastic_jobs_give_what_they_can_spare_before_a_gang_is_broken() -> None
     before = settle(fixed(5), ready(0, 1, 2, 3, 4), claims, 1.0, prepares=False)
     smaller = settle(fixed(3), before, claims, 2.0, prepares=False)
     assert [node.job for node in smaller if node.leaving] == ["elastic", "elastic"]
-    assert wishes(fixed(3), smaller, claims) == [Wish("elastic", 1)]
+    assert wishes(fixed(3), smaller, claims) == [GiveBack("elastic", 1)]
     smallest = settle(fixed(2), before, claims, 2.0, prepares=False)
-    assert wishes(fixed(2), smallest, claims) == [Wish("elastic", 1), Wish("gang", 0)]
+    assert wishes(fixed(2), smallest, claims) == [GiveBack("elastic", 1), GiveBack("gang", 0)]
 
 
 def test_the_option_says_what_is_asked_of_a_job_that_cannot_shrink() -> None:
     claims = [claim("a", 2, minimum=2)]
     nodes = settle(fixed(2), ready(0, 1), claims, 1.0, prepares=False)
     nodes = settle(fixed(1), nodes, claims, 2.0, prepares=False)
-    assert wishes(fixed(1), nodes, claims) == [Wish("a", 0)]
-    assert wishes(fixed(1, TERMINATE), nodes, claims) == [Wish("a", 0, end=True)]
+    assert wishes(fixed(1), nodes, claims) == [GiveBack("a", 0)]
+    assert wishes(fixed(1, TERMINATE), nodes, claims) == [GiveBack("a", 0, end=True)]
     assert wishes(fixed(1, WAIT), nodes, claims) == []
 
 
@@ -164,7 +164,7 @@ def test_a_lower_maximum_is_a_resize() -> None:
     before = settle(Size(0, 3), before, claims, 0.0, prepares=False)
     after = settle(Size(0, 2), before, claims, 1.0, prepares=False)
     assert shown(after) == ["0 running a", "1 running a", "2 leaving a"]
-    assert wishes(Size(0, 2), after, claims) == [Wish("a", 0)]
+    assert wishes(Size(0, 2), after, claims) == [GiveBack("a", 0)]
 
 
 def test_after_a_restart_of_the_machine_nodes_are_prepared_again() -> None:

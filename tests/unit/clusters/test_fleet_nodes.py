@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from petctl.clusters.local.pools import nodes
-from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, Wish
+from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, GiveBack
 from petctl.clusters.local.pools.nodes import Fleet, capacity_of, place_of, prepared, read_nodes, shortage, wish_of
 from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, sized, write_spec
 from petctl.clusters.local.queue.scheduler import ALIVE, Claim
@@ -80,7 +80,7 @@ def test_leaving_nodes_go_with_the_slots_that_are_given_back(team: Team) -> None
     team.look()
     team.write(team.spec, nodes=1)
     assert team.look() == ["0 running a", "1 leaving a"]
-    assert wish_of(team.home, "team", "a") == Wish("a", 1)
+    assert wish_of(team.home, "team", "a") == GiveBack("a", 1)
     team.slots.keep("a", 1, 2)
     assert wish_of(team.home, "team", "a") is None
     assert team.look() == ["0 running a"]
@@ -93,7 +93,7 @@ def test_a_job_that_waits_again_keeps_its_place(team: Team) -> None:
     team.enter("b", 1)
     team.write(team.spec, nodes=1)
     team.look()
-    assert wish_of(team.home, "team", "a") == Wish("a", 0)
+    assert wish_of(team.home, "team", "a") == GiveBack("a", 0)
     team.slots.requeue("a")
     assert team.look() == ["0 idle"]  # nobody overtakes it
     team.write(team.spec, nodes=3)

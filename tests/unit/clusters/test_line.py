@@ -17,11 +17,11 @@ from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.cluster import LocalCluster
 from petctl.clusters.local.controller.spawn import LOCK_OPTION, start_supervisor, take_over
 from petctl.clusters.local.controller.start_environment import keep_environment
-from petctl.clusters.local.finalize import bury
+from petctl.clusters.local.finalize import finalize
 from petctl.clusters.local.job_directory import JobDirectory, take_lock, write_json
 from petctl.clusters.local.job_status import newest_status
 from petctl.clusters.local.queue import queue as line_module
-from petctl.clusters.local.queue.queue import Line, View, line_of
+from petctl.clusters.local.queue.queue import Queue, View, queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
 from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN
 from petctl.clusters.local.queue.slots import Slots
@@ -64,7 +64,7 @@ class Scene:
     def end(self, job_id: str) -> None:
         """The job's supervisor ends as it should."""
         write_json(JobDirectory(self.jobs / job_id).outcome, {"state": "succeeded", "code": 0, "sentence": "done"})
-        line = Line(self.home, "local")
+        line = Queue(self.home, "local")
         line.start(line.leave(job_id))
         self.kill(job_id)
 
@@ -73,7 +73,7 @@ class Scene:
 
     def status(self, job_id: str) -> dict[str, Any]:
         """What another process sees that asks now."""
-        line_of.cache_clear()
+        queue_of.cache_clear()
         return newest_status(JobDirectory(self.jobs / job_id))
 
     def later(self) -> None:
@@ -84,7 +84,7 @@ class Scene:
     def look(self) -> list[str]:
         """Whom another process starts that looks now."""
         self.started.clear()
-        Line(self.home, "local").look()
+        Queue(self.home, "local").look()
         return list(self.started)
 
 
@@ -92,7 +92,7 @@ class Scene:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PETCTL_NODE_KEY", raising=False)
-    line_of.cache_clear()
+    queue_of.cache_clear()
     scene = Scene(tmp_path / "home", monkeypatch)
     yield scene
     for lock in scene.locks.values():
@@ -151,11 +151,11 @@ def test_a_queued_job_is_never_lost_however_old(scene: Scene) -> None:
 
 
 def test_a_submitter_killed_before_it_could_start_anybody(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(line: Line, slots: Slots) -> View:
+    def killed(line: Queue, slots: Slots) -> View:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Line, "look", killed)
+        patch.setattr(Queue, "look", killed)
         with pytest.raises(KeyboardInterrupt):
             scene.submit("a")
     assert scene.started == []
@@ -164,7 +164,7 @@ def test_a_submitter_killed_before_it_could_start_anybody(scene: Scene, monkeypa
 
 def test_submitting_again_what_was_accepted_starts_it_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Line, "look", lambda line, slots: None)
+        patch.setattr(Queue, "look", lambda line, slots: None)
         scene.submit("a")
     with pytest.raises(AlreadyExists):
         scene.submit("a")
@@ -198,7 +198,7 @@ def test_a_supervisor_killed_between_giving_back_and_starting_the_next(scene: Sc
     scene.submit("b", nodes=2)
     write_json(JobDirectory(scene.jobs / "a").outcome, {"state": "succeeded", "code": 0, "sentence": "done"})
     scene.later()
-    assert Line(scene.home, "local").leave("a") == ["b"]  # and nobody starts it
+    assert Queue(scene.home, "local").leave("a") == ["b"]  # and nobody starts it
     scene.kill("a")
     scene.later()
     assert scene.look() == ["b"]
@@ -390,7 +390,7 @@ def test_inside_a_worker_nobody_is_started(scene: Scene, monkeypatch: pytest.Mon
 def test_a_list_of_many_looks_at_the_line_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(20):
         scene.submit(f"j{number}")
-    line = line_of(scene.home, "local")
+    line = queue_of(scene.home, "local")
     looks = []
     real = line.look
 
@@ -411,7 +411,7 @@ def test_who_is_first_is_told_without_the_claims_of_killed_submitters(scene: Sce
         scene.submit(name)
     unborn = claim_of(JobDirectory(scene.jobs / "x"), _record(scene, "b"))
     slots_of(scene.home, "local").enter(unborn._replace(priority=9))
-    view = Line(scene.home, "local").look()
+    view = Queue(scene.home, "local").look()
     assert view.turn("a") == (2, True)
     assert view.turn("b") == (0, True)
     assert view.turn("c") == (0, False)
@@ -425,7 +425,7 @@ def _record(scene: Scene, job_id: str) -> dict[str, Any]:
 
 def test_a_buried_job_leaves_the_line(scene: Scene) -> None:
     directory = scene.submit("a")
-    assert bury(directory, "gone") is not None
+    assert finalize(directory, "gone") is not None
     assert scene.granted() == {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.clusters.kubernetes.operator.apply import Acting, Done, Obstacle
+from petctl.clusters.kubernetes.operator.apply import Acting, Done, StepBlocked
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
 from petctl.clusters.kubernetes.operator.observation import Seen
 from petctl.clusters.kubernetes.operator.reconcile import decide
@@ -134,7 +134,7 @@ def test_a_node_that_the_namespace_refuses_is_an_obstacle_to_that_alone(server: 
 def test_a_coordinator_that_the_namespace_refuses_ends_the_look(server: Held) -> None:
     server.add(JOBS, elastic_job(replicas=1))
     server.refusals[f"POST {PODS}/hello-coordinator-0"] = Forbidden("exceeded quota")
-    with pytest.raises(Obstacle, match="exceeded quota"):
+    with pytest.raises(StepBlocked, match="exceeded quota"):
         act(server)
     assert pods_of(server) == []  # nodes would only take the room that it needs
 
@@ -142,6 +142,6 @@ def test_a_coordinator_that_the_namespace_refuses_ends_the_look(server: Held) ->
 def test_what_is_another_ones_is_an_obstacle_and_is_not_touched(server: Held) -> None:
     server.add(JOBS, elastic_job(replicas=1))
     server.add(f"{CORE}/configmaps", {"kind": "ConfigMap", "metadata": {"name": "hello"}, "data": {"mine": "1"}})
-    with pytest.raises(Obstacle, match="the ConfigMap hello is not this job's"):
+    with pytest.raises(StepBlocked, match="the ConfigMap hello is not this job's"):
         act(server)
     assert not [words for words in server.asked if words.startswith(("POST", "PATCH", "DELETE"))]

@@ -14,17 +14,24 @@ import yaml
 
 import petctl
 from petctl.clusters.agent_archive import operator_bytes
-from petctl.clusters.kubernetes.operator.install.objects import MINE, NAME, Wishes, objects, operator, rules_for_jobs
+from petctl.clusters.kubernetes.operator.install.objects import (
+    MINE,
+    NAME,
+    InstallOptions,
+    objects,
+    operator,
+    rules_for_jobs,
+)
 
 ROOT = Path(__file__).parents[3]
 
 
-def kinds(wishes: Wishes) -> list[tuple[str, str]]:
+def kinds(wishes: InstallOptions) -> list[tuple[str, str]]:
     return [(thing["kind"], thing["metadata"].get("namespace", "")) for thing in objects(wishes, b"archive")]
 
 
 def test_what_others_need_comes_before_them() -> None:
-    assert kinds(Wishes()) == [
+    assert kinds(InstallOptions()) == [
         ("Namespace", ""),
         ("CustomResourceDefinition", ""),
         ("ClusterRole", ""),
@@ -41,7 +48,7 @@ def test_what_others_need_comes_before_them() -> None:
 
 
 def test_an_operator_of_one_namespace_has_no_rights_elsewhere() -> None:
-    there = Wishes(namespace="team", only_namespace="team")
+    there = InstallOptions(namespace="team", only_namespace="team")
     assert [kind for kind, _ in kinds(there)][:4] == [
         "CustomResourceDefinition",
         "ClusterRole",
@@ -52,26 +59,26 @@ def test_an_operator_of_one_namespace_has_no_rights_elsewhere() -> None:
     assert [(thing["kind"], thing["metadata"]["namespace"]) for thing in bound] == [("RoleBinding", "team")] * 2
     (deployment,) = (thing for thing in objects(there, b"") if thing["kind"] == "Deployment")
     assert deployment["spec"]["template"]["spec"]["containers"][0]["command"][-2:] == ["--namespace", "team"]
-    apart = kinds(Wishes(namespace="tools", only_namespace="team"))
+    apart = kinds(InstallOptions(namespace="tools", only_namespace="team"))
     assert ("Namespace", "") in apart and ("Role", "team") in apart and ("Role", "tools") in apart
 
 
 def test_an_operator_in_another_namespace_has_rights_of_its_own() -> None:
     """A binding has one subject here: under one name, the second would take the first one's rights away."""
 
-    def bindings(wishes: Wishes) -> set[str]:
+    def bindings(wishes: InstallOptions) -> set[str]:
         return {thing["metadata"]["name"] for thing in objects(wishes, b"") if thing["kind"] == "ClusterRoleBinding"}
 
-    assert bindings(Wishes()) == {NAME}
-    assert bindings(Wishes(namespace="other")) == {f"{NAME}.other"}
+    assert bindings(InstallOptions()) == {NAME}
+    assert bindings(InstallOptions(namespace="other")) == {f"{NAME}.other"}
 
 
 def test_no_two_operators_share_a_role() -> None:
     """Also where one lives in the namespace that another one looks after from elsewhere."""
-    found: dict[tuple[str, str, str], Wishes] = {}
+    found: dict[tuple[str, str, str], InstallOptions] = {}
     for home in ("petctl-system", "team", "tools"):
         for only in ("", "petctl-system", "team", "tools"):
-            wishes = Wishes(namespace=home, only_namespace=only)
+            wishes = InstallOptions(namespace=home, only_namespace=only)
             for thing in operator(wishes, b""):
                 about = thing["metadata"]
                 if not thing["kind"].endswith(("Role", "RoleBinding")) or about["name"].endswith("-lease"):
@@ -90,7 +97,7 @@ def test_only_whoever_looks_after_all_namespaces_sees_machines() -> None:
 
 
 def test_everything_is_found_by_its_label_and_nothing_is_taken_for_a_part_of_a_job() -> None:
-    for thing in objects(Wishes(), b""):
+    for thing in objects(InstallOptions(), b""):
         found = thing["metadata"]["labels"]
         assert MINE.items() <= found.items()
         assert "app.kubernetes.io/managed-by" not in found
@@ -98,13 +105,13 @@ def test_everything_is_found_by_its_label_and_nothing_is_taken_for_a_part_of_a_j
 
 def test_another_archive_makes_other_pods() -> None:
     def template(archive: bytes) -> Any:
-        return objects(Wishes(), archive)[-1]["spec"]["template"]
+        return objects(InstallOptions(), archive)[-1]["spec"]["template"]
 
     assert template(b"one") == template(b"one") != template(b"other")
 
 
 def test_the_archive_is_whole() -> None:
-    (config,) = (thing for thing in objects(Wishes(), operator_bytes()) if thing["kind"] == "ConfigMap")
+    (config,) = (thing for thing in objects(InstallOptions(), operator_bytes()) if thing["kind"] == "ConfigMap")
     assert base64.b64decode(config["binaryData"][f"{NAME}.pyz"]) == operator_bytes()
     assert len(json.dumps(config)) < 1_000_000
 
@@ -134,4 +141,4 @@ def test_the_chart_has_the_archive_the_definition_and_the_version_of_this_petctl
     about = yaml.safe_load(texts["Chart.yaml"])
     assert str(about["version"]) == str(about["appVersion"]) == petctl.__version__
     assert texts["files/petctl-operator.pyz"] == operator_bytes()
-    assert yaml.safe_load(texts["crds/elasticjobs.petctl.dev.yaml"]) == objects(Wishes(), b"")[1]
+    assert yaml.safe_load(texts["crds/elasticjobs.petctl.dev.yaml"]) == objects(InstallOptions(), b"")[1]

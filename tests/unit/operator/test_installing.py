@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from petctl.clusters.kubernetes.operator.install.installer import install, uninstall
-from petctl.clusters.kubernetes.operator.install.objects import NAME, Wishes, objects
+from petctl.clusters.kubernetes.operator.install.objects import NAME, InstallOptions, objects
 from petctl.errors import UsageError
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject
@@ -79,57 +79,69 @@ RUNNING = {"name": "petctl-operator-a", "status": {"phase": "Running"}}
 def test_it_is_installed_twice_and_goes_as_a_whole() -> None:
     shelf, told = Shelf(RUNNING), list[str]()
     for _ in range(2):
-        sentence = install(shelf.api, Wishes(), b"1", told.append)
+        sentence = install(shelf.api, InstallOptions(), b"1", told.append)
         assert sentence == "the operator leads: petctl-operator-a in petctl-system"
-    assert len(shelf.objects) == len(objects(Wishes(), b"1"))
-    removed = uninstall(shelf.api, Wishes(), False, told.append)
+    assert len(shelf.objects) == len(objects(InstallOptions(), b"1"))
+    removed = uninstall(shelf.api, InstallOptions(), False, told.append)
     assert removed[0] == f"Deployment {NAME}" and removed[-1] == "Namespace petctl-system"
     assert {path.rpartition("/")[2] for path in shelf.objects} == {
         "elasticjobs.petctl.dev",
         "petctl-elasticjobs-editor",
         "petctl-elasticjobs-viewer",
     }
-    assert uninstall(shelf.api, Wishes(), False, told.append) == []
+    assert uninstall(shelf.api, InstallOptions(), False, told.append) == []
 
 
 def test_with_its_jobs_nothing_is_left() -> None:
     shelf = Shelf(RUNNING)
-    install(shelf.api, Wishes(only_namespace="team"), b"1", print)
+    install(shelf.api, InstallOptions(only_namespace="team"), b"1", print)
     job = {"metadata": {"name": "mnist", "namespace": "team"}}
     jobs = "/apis/petctl.dev/v1/namespaces/team/elasticjobs"
     shelf.objects[f"{jobs}/mnist"] = job
-    assert uninstall(shelf.api, Wishes(only_namespace="team"), True, print)[0] == "ElasticJob mnist"
+    assert uninstall(shelf.api, InstallOptions(only_namespace="team"), True, print)[0] == "ElasticJob mnist"
     assert DEFINITION in shelf.objects, "that is the whole cluster's"
-    uninstall(shelf.api, Wishes(), True, print)
+    uninstall(shelf.api, InstallOptions(), True, print)
     assert shelf.objects == {}
 
 
 def test_a_namespace_that_was_there_is_neither_changed_nor_removed() -> None:
     shelf = Shelf(RUNNING)
     shelf.objects[HOME] = before = {"metadata": {"name": "petctl-system", "labels": {"whose": "another's"}}}
-    install(shelf.api, Wishes(), b"1", print)
+    install(shelf.api, InstallOptions(), b"1", print)
     assert shelf.objects[HOME] == before
-    assert "Namespace petctl-system" not in uninstall(shelf.api, Wishes(), True, print)
+    assert "Namespace petctl-system" not in uninstall(shelf.api, InstallOptions(), True, print)
     assert list(shelf.objects) == [HOME]
 
 
-ALL, HERE, THERE = Wishes(), Wishes(namespace="here", only_namespace="here"), Wishes("python", "tools", 1, "there")
+ALL, HERE, THERE = (
+    InstallOptions(),
+    InstallOptions(namespace="here", only_namespace="here"),
+    InstallOptions("python", "tools", 1, "there"),
+)
 
 
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (ALL, Wishes(namespace="other"), "in petctl-system, and it looks after the jobs of the whole cluster"),
+        (ALL, InstallOptions(namespace="other"), "in petctl-system, and it looks after the jobs of the whole cluster"),
         (ALL, HERE, "it is removed with petctl operator uninstall --namespace petctl-system$"),
         (HERE, ALL, "it is removed with petctl operator uninstall --namespace here --only-namespace here$"),
-        (ALL, Wishes(only_namespace="there"), "in petctl-system, and it looks after the jobs of the whole cluster"),
-        (THERE, Wishes(namespace="tools"), "in tools, and it looks after the jobs of the namespace there"),
-        (THERE, Wishes(namespace="there", only_namespace="there"), "in tools, and it looks after the jobs of the"),
+        (
+            ALL,
+            InstallOptions(only_namespace="there"),
+            "in petctl-system, and it looks after the jobs of the whole cluster",
+        ),
+        (THERE, InstallOptions(namespace="tools"), "in tools, and it looks after the jobs of the namespace there"),
+        (
+            THERE,
+            InstallOptions(namespace="there", only_namespace="there"),
+            "in tools, and it looks after the jobs of the",
+        ),
         (HERE, THERE, ""),
         (ALL, ALL, ""),
     ],
 )
-def test_no_two_operators_look_after_the_same_jobs(first: Wishes, second: Wishes, said: str) -> None:
+def test_no_two_operators_look_after_the_same_jobs(first: InstallOptions, second: InstallOptions, said: str) -> None:
     shelf = Shelf()
     install(shelf.api, first, b"1", print, timeout=0)
     before = dict(shelf.objects)
@@ -145,7 +157,7 @@ def test_what_is_another_operators_is_not_removed() -> None:
     shelf = Shelf()
     install(shelf.api, ALL, b"1", print, timeout=0)
     before = dict(shelf.objects)
-    for wishes in (Wishes(namespace="other"), Wishes(only_namespace="there")):
+    for wishes in (InstallOptions(namespace="other"), InstallOptions(only_namespace="there")):
         with pytest.raises(UsageError, match="there is an operator in petctl-system"):
             uninstall(shelf.api, wishes, True, print)
     assert uninstall(shelf.api, HERE, True, print) == []
@@ -154,14 +166,14 @@ def test_what_is_another_operators_is_not_removed() -> None:
 
 def test_what_helm_has_installed_is_left_to_helm() -> None:
     shelf = Shelf(RUNNING)
-    install(shelf.api, Wishes(), b"1", print)
+    install(shelf.api, InstallOptions(), b"1", print)
     about = shelf.objects[DEPLOYMENT]["metadata"]
     shelf.objects[DEPLOYMENT]["metadata"] = {**about, "annotations": {"meta.helm.sh/release-name": "petctl"}}
     before = dict(shelf.objects)
     with pytest.raises(UsageError, match="helm upgrade petctl or helm uninstall petctl"):
-        install(shelf.api, Wishes(), b"1", print)
+        install(shelf.api, InstallOptions(), b"1", print)
     with pytest.raises(UsageError, match="helm uninstall petctl"):
-        uninstall(shelf.api, Wishes(), True, print)
+        uninstall(shelf.api, InstallOptions(), True, print)
     assert shelf.objects == before
 
 
@@ -169,7 +181,7 @@ def test_who_lacks_a_right_is_told_who_has_it() -> None:
     shelf = Shelf()
     shelf.forbidden = "clusterroles"
     with pytest.raises(Forbidden, match="cannot patch clusterroles; have an administrator install the operator"):
-        install(shelf.api, Wishes(), b"1", print)
+        install(shelf.api, InstallOptions(), b"1", print)
 
 
 def waiting(reason: str, message: str = "") -> dict[str, Any]:
@@ -198,7 +210,7 @@ def test_why_it_does_not_lead_is_said(status: dict[str, Any], reason: str) -> No
     shelf, told = Shelf({"name": "petctl-operator-a", "status": status}), list[str]()
     shelf.printed = b"a line\nthis needs Python 3.11\n"
     with pytest.raises(KubernetesError) as caught:
-        install(shelf.api, Wishes(), b"1", told.append, timeout=0.001)
+        install(shelf.api, InstallOptions(), b"1", told.append, timeout=0.001)
     assert f"does not lead after 0.001 s: {reason}" in str(caught.value)
     assert told[-1].startswith(f"waiting: {reason}")
 
@@ -210,16 +222,16 @@ def test_an_older_version_that_leads_is_not_enough() -> None:
             return {**made, "metadata": {**made["metadata"], "annotations": {}}}
 
     with pytest.raises(KubernetesError, match="its pods are being made"):
-        install(Old(RUNNING).api, Wishes(), b"2", print, timeout=0.001)
+        install(Old(RUNNING).api, InstallOptions(), b"2", print, timeout=0.001)
 
 
 def test_pods_that_are_refused_are_said() -> None:
     shelf = Shelf()
     failure = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: few"}
-    shelf.objects[DEPLOYMENT] = {**objects(Wishes(), b"1")[-1], "status": {"conditions": [failure]}}
+    shelf.objects[DEPLOYMENT] = {**objects(InstallOptions(), b"1")[-1], "status": {"conditions": [failure]}}
     with pytest.raises(KubernetesError, match="its pods are refused: exceeded quota: few"):
-        install(shelf.api, Wishes(), b"1", print, timeout=0.001)
+        install(shelf.api, InstallOptions(), b"1", print, timeout=0.001)
 
 
 def test_whoever_does_not_wait_is_not_told_that_it_leads() -> None:
-    assert "nobody waited" in install(Shelf().api, Wishes(), b"1", print, timeout=0)
+    assert "nobody waited" in install(Shelf().api, InstallOptions(), b"1", print, timeout=0)

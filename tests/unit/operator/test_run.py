@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.coordinator_client import Asking
+from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
 from petctl.clusters.kubernetes.names import NUMBER, OWNER
 from petctl.clusters.kubernetes.operator import run
 from petctl.clusters.kubernetes.operator.reconcile import AT_ONCE
@@ -179,11 +179,11 @@ def test_a_quota_keeps_nodes_from_being_made_and_not_the_coordinator_from_being_
     again, told = Looks(server.api, "", Health()), []
     changed(again, server)
 
-    def ask(self: Asking, job_id: str, pods: Items, call: str, patience: float, **params: Any) -> Object:
+    def ask(self: CoordinatorClient, job_id: str, pods: Items, call: str, patience: float, **params: Any) -> Object:
         told.append(params)
         return {"release": []}
 
-    monkeypatch.setattr(Asking, "ask", ask)
+    monkeypatch.setattr(CoordinatorClient, "ask", ask)
     server.refusals[f"POST {CORE}/pods/hello-node-2"] = Forbidden("exceeded quota: few")
     with pytest.raises(PetctlError, match="exceeded quota"):
         again._look(KEY)

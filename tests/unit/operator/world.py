@@ -24,8 +24,8 @@ from petctl.clusters.kubernetes.operator.actions import (
     DeleteService,
     KeepNodes,
     Prepare,
+    SpareReply,
     Tell,
-    Told,
 )
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
 from petctl.clusters.kubernetes.operator.observation import Seen
@@ -76,7 +76,7 @@ class World:
         """Looks until there is nothing to do."""
         for _ in range(20):
             before = self.writes
-            told: Told | None = None
+            told: SpareReply | None = None
             for _ in range(3):
                 decision = decide(self.seen(told), self.now)
                 told = self._carry_out(decision)
@@ -87,14 +87,14 @@ class World:
                 return
         raise AssertionError("it never comes to rest")
 
-    def seen(self, told: Told | None = None) -> Seen:
+    def seen(self, told: SpareReply | None = None) -> Seen:
         pods = list(self.pods.values())
         return Seen(self.read(), pods, self.service, room_at=self.room_at, told=told, kept=self.kept)
 
     def read(self) -> ElasticJob:
         return read_job(copy.deepcopy(self.job))
 
-    def _carry_out(self, decision: Decision) -> Told | None:
+    def _carry_out(self, decision: Decision) -> SpareReply | None:
         job, told = self.read(), None
         for step in decision.steps:
             if isinstance(step, Prepare):
@@ -121,7 +121,7 @@ class World:
                 self._write(lambda: setattr(self, "gone", True))
             elif isinstance(step, Tell):
                 self.told.append(step)
-                told = Told(step.wanted, step.nodes, tuple(self._spared(step)))
+                told = SpareReply(step.wanted, step.nodes, tuple(self._spared(step)))
         return told
 
     def _spared(self, step: Tell) -> list[str]:

@@ -59,8 +59,8 @@ def test_only_the_newest_charge_is_given_back() -> None:
 def test_the_first_of_the_last_failures_is_the_verdict() -> None:
     budget = Budget(0, SILENCE)
     first, second = Failure("0", 0, 0, 3), Failure("1", 1, 0, 4)
-    assert budget.condemn(first)
-    assert not budget.condemn(second), "the members have been asked already"
+    assert budget.confirm_failure(first)
+    assert not budget.confirm_failure(second), "the members have been asked already"
     assert budget.outcome([1, 0]) is None, "one has not answered"
     outcome = budget.outcome([1, 1])
     assert outcome is not None
@@ -69,10 +69,10 @@ def test_the_first_of_the_last_failures_is_the_verdict() -> None:
 
 def test_a_pardoned_verdict_is_asked_about_anew() -> None:
     budget = Budget(0, SILENCE)
-    budget.condemn(Failure("0", 0, 0, 3))
-    budget.pardon()
+    budget.confirm_failure(Failure("0", 0, 0, 3))
+    budget.clear_failure()
     assert budget.outcome([1]) is None
-    assert budget.condemn(Failure("1", 1, 0, 4))
+    assert budget.confirm_failure(Failure("1", 1, 0, 4))
     assert budget.outcome([1]) is None, "that was the answer to the question before"
     assert budget.outcome([2]) is not None
 
@@ -116,7 +116,7 @@ def test_what_would_come_again_is_restarted_from_only_where_it_is_named(
 
 def test_a_verdict_says_that_a_restart_would_change_nothing() -> None:
     budget = Budget(100, SILENCE)
-    budget.condemn(LASTING)
+    budget.confirm_failure(LASTING)
     outcome = budget.outcome([1])
     assert outcome is not None and (outcome.state, outcome.code, outcome.failure) == (m.ENDED_FAILED, 127, LASTING)
     assert outcome.sentence == "node 1 cannot do its part: no mpirun (a restart would change nothing)"
@@ -127,7 +127,7 @@ def test_a_program_that_cannot_get_better_ends_the_job_at_once(cause: str) -> No
     failure = Failure("0", 0, 0, 1, message="what it said", cause=cause)
     budget = Budget(3, SILENCE)
     assert not budget.charge(failure, MEMBERS, 10.0) and not budget.hopeless(failure)
-    budget.condemn(failure)
+    budget.confirm_failure(failure)
     outcome = budget.outcome([1])
     assert outcome is not None and outcome.sentence.endswith("what it said (a restart would change nothing)")
     assert Budget(3, SILENCE, (), (cause,)).charge(failure, MEMBERS, 10.0)
@@ -136,7 +136,7 @@ def test_a_program_that_cannot_get_better_ends_the_job_at_once(cause: str) -> No
 
 def test_a_verdict_says_that_its_code_is_not_retried() -> None:
     budget = Budget(2, SILENCE, ((3, 3),))
-    budget.condemn(Failure("0", 0, 0, 9, message="no"))
+    budget.confirm_failure(Failure("0", 0, 0, 9, message="no"))
     outcome = budget.outcome([1])
     assert outcome is not None
     assert (outcome.state, outcome.code) == (m.ENDED_FAILED, 9)
@@ -161,7 +161,7 @@ def test_causes_are_restarted_from_beside_exit_codes(failure: Failure, retried: 
 
 def test_a_verdict_names_the_cause_that_is_not_retried() -> None:
     budget = Budget(2, SILENCE, (), ("network",))
-    budget.condemn(Failure("0", 0, 0, 1, message="no", cause="no-space"))
+    budget.confirm_failure(Failure("0", 0, 0, 1, message="no", cause="no-space"))
     outcome = budget.outcome([1])
     assert outcome is not None
     assert outcome.sentence.endswith("code 1: no (exit code 1 by no-space is not one to retry on)")
@@ -170,7 +170,7 @@ def test_a_verdict_names_the_cause_that_is_not_retried() -> None:
 def test_the_last_failure_of_a_retried_kind_says_nothing_of_codes() -> None:
     budget = Budget(0, SILENCE, ((3, 3),))
     assert not budget.charge(FAILURE, MEMBERS, 10.0)
-    budget.condemn(FAILURE)
+    budget.confirm_failure(FAILURE)
     outcome = budget.outcome([1])
     assert outcome is not None and outcome.sentence == FAILURE.sentence()
 

@@ -10,12 +10,12 @@ import pytest
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError, StoreUnreachable
 from petctl.storage.stores.endpoint import Entry
 from petctl.storage.stores.entry_index import Index
-from petctl.storage.stores.folder import Folder
+from petctl.storage.stores.folder import LocalFolder
 from petctl.storage.stores.location import parse_location
 from petctl.storage.stores.store_errors import explain, refusal
 from petctl.storage.transfer.parts import MIB, MOST_PARTS, part_size
 from petctl.storage.transfer.plan import Pair, already_there
-from petctl.storage.transfer.transfer_pool import Crew
+from petctl.storage.transfer.transfer_pool import TransferPool
 
 S3 = parse_location("s3://bucket/x")
 
@@ -68,7 +68,7 @@ def test_parts_stay_within_what_stores_take() -> None:
         assert -(-size // part) <= MOST_PARTS
 
 
-class Elsewhere(Folder):
+class Elsewhere(LocalFolder):
     """Local files that pretend to be in a store."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ def test_when_a_file_is_there_already(tmp_path: Path, target: str, delay: float,
     paths[0].write_bytes(b"content")
     paths[1].write_bytes(b"content" if same else b"CONTENT")
     pair = Pair(Entry(str(paths[0]), 7, 1000.0), str(paths[1]), "a", Entry(str(paths[1]), 7, 1000.0 + delay), True)
-    assert already_there(pair, Folder(), Folder() if target == "local" else Elsewhere()) == expected
+    assert already_there(pair, LocalFolder(), LocalFolder() if target == "local" else Elsewhere()) == expected
 
 
 def test_an_index_holds_what_it_was_given() -> None:
@@ -120,7 +120,7 @@ def test_a_crew_keeps_within_its_bounds() -> None:
             now["bytes"] -= 10
             now["done"] += 1
 
-    crew = Crew(lambda error: True, workers=8, in_flight=30)
+    crew = TransferPool(lambda error: True, workers=8, in_flight=30)
     for _ in range(200):
         crew.hand(10, work)
     crew.finish()
@@ -132,7 +132,7 @@ def test_a_crew_ends_with_the_first_final_error() -> None:
     def fail() -> None:
         raise Refused("no")
 
-    crew = Crew(lambda error: isinstance(error, Refused), workers=2)
+    crew = TransferPool(lambda error: isinstance(error, Refused), workers=2)
     with pytest.raises(Refused):
         for _ in range(10_000):
             crew.hand(1, fail)

@@ -12,7 +12,7 @@ import pytest
 
 from petctl.clusters.certificate import make_certificate
 from petctl.storage.stores.body import FileSlice, Held
-from petctl.storage.stores.http_connection import Cut, Head, Wire, dial
+from petctl.storage.stores.http_connection import ConnectionCut, Head, Wire, dial
 
 BODY = bytes(range(256)) * 40
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"
@@ -131,7 +131,7 @@ def test_an_answer_cut_short_is_never_taken_for_whole(server: Server, answer: by
         wire.ask(HEAD, Held(b""))
         wire.read()
 
-    with pytest.raises((Cut, ConnectionResetError)):
+    with pytest.raises((ConnectionCut, ConnectionResetError)):
         read()
     assert not wire.free or not wire.used
     wire.close()

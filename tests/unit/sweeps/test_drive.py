@@ -22,7 +22,7 @@ from petctl.jobs import submit
 from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin
 from petctl.sweeps.drive import Driver
-from petctl.sweeps.record import Folder, Limits, every, find
+from petctl.sweeps.record import Limits, SweepDirectory, every, find
 
 SIZE = {"min": 1, "wanted": 1, "max": 1}
 
@@ -109,7 +109,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return played
 
 
-def made(points: int = 5, name: str = "tune", **limits: Any) -> Folder:
+def made(points: int = 5, name: str = "tune", **limits: Any) -> SweepDirectory:
     values = [{"n": str(number)} for number in range(1, points + 1)]
     jobs = [Job(program=["true", point["n"]], code="none") for point in values]
     return begin(values, jobs, Limits(**limits), name).folder
@@ -372,7 +372,7 @@ def test_what_was_printed_is_waited_for_while_the_cluster_is_away(
 
 
 def test_of_many_points_fewer_numbers_are_kept(cluster: Cluster) -> None:
-    few, many = (looking.Eyes("local", Limits(), "loss", points) for points in (100, 10_000))
+    few, many = (looking.JobPoller("local", Limits(), "loss", points) for points in (100, 10_000))
     assert (few._share, few._most_readings) == (looking.SHARE, looking.MOST_READINGS)
     assert many._share == 20 * looking.SHARE and many._most_readings == looking.MOST_READINGS // 20
 

@@ -8,7 +8,7 @@ import pytest
 
 from petctl.errors import UsageError
 from petctl.jobs.status import ProgressStatus, SizeStatus, Status
-from petctl.sweeps.measure import Reading, Thinned, best, parse_condition, parse_pattern, printed, reported
+from petctl.sweeps.measure import Downsampled, Reading, best, parse_condition, parse_pattern, printed, reported
 
 
 def test_conditions() -> None:
@@ -47,7 +47,7 @@ def test_which_group_is_the_value() -> None:
 
 
 def test_of_many_readings_enough_are_kept_and_the_extremes_are_known() -> None:
-    thinned = Thinned(100)
+    thinned = Downsampled(100)
     for number in range(1001):
         loss = {0: math.nan, 333: -5.0, 335: 9.0}.get(number, 1.0)
         thinned.take(Reading(float(number), {"loss": loss}))
@@ -55,7 +55,7 @@ def test_of_many_readings_enough_are_kept_and_the_extremes_are_known() -> None:
     assert 50 <= len(places) <= 101 and places == sorted(places)
     assert (places[0], places[-1]) == (0.0, 1000.0)
     assert (thinned.low, thinned.high) == ({"loss": -5.0}, {"loss": 9.0})
-    assert Thinned(100).readings == []
+    assert Downsampled(100).readings == []
 
 
 def test_reports() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
-from petctl.sweeps.record import Folder, Limits, Point, Sweep, checked_name, create, every, find
+from petctl.sweeps.record import Limits, Point, Sweep, SweepDirectory, checked_name, create, every, find
 
 
 @pytest.fixture(autouse=True)
@@ -17,7 +17,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETCTL_HOME", str(tmp_path))
 
 
-def made(name: str = "tune", points: int = 2) -> Folder:
+def made(name: str = "tune", points: int = 2) -> SweepDirectory:
     sweep = Sweep(
         name=name,
         key="k",

@@ -49,7 +49,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Cast:
+class RoleAssignment:
     """Where every task of a round listens, as "host:port"."""
 
     hosts: List[str]  # of the nodes, in rank order
@@ -77,10 +77,12 @@ def task_names(roles: Sequence[AnyRole], nodes: int) -> List[str]:
     return [f"{role.name} {index}" for rank in range(nodes) for role, index in tasks_of(roles, rank, nodes)]
 
 
-def cast_of(roles: Sequence[Role], place: Place) -> Cast:
+def cast_of(roles: Sequence[Role], place: Place) -> RoleAssignment:
     """Who is where in a round, from what its members have offered."""
     told = [text.split() for text in place.offers]
-    cast = Cast([words[0] for words in told], [], {role.name: [""] * (role.count or place.nodes) for role in roles})
+    cast = RoleAssignment(
+        [words[0] for words in told], [], {role.name: [""] * (role.count or place.nodes) for role in roles}
+    )
     for rank, (host, *ports) in enumerate(told):
         own = tasks_of(roles, rank, place.nodes)
         host = f"[{host}]" if ":" in host else host
@@ -128,7 +130,7 @@ def _with_command(task: Task, role: Role) -> Task:
     return dataclasses.replace(task, words=words)
 
 
-def _variables(role: Role, index: int, cast: Cast) -> Dict[str, str]:
+def _variables(role: Role, index: int, cast: RoleAssignment) -> Dict[str, str]:
     told = {"cluster": cast.roles, "task": {"type": role.name, "index": index}}
     return {
         "ROLE_NAME": role.name,

@@ -23,7 +23,7 @@ from petctl.agent.health.readiness import Readiness
 from petctl.agent.launchers.port_reservation import MasterPort
 from petctl.agent.node import clock, runtime_dir
 from petctl.agent.node.connection import Connection
-from petctl.agent.node.draining import Lingering
+from petctl.agent.node.draining import Drain
 from petctl.agent.node.guardian import FORWARDED, Lifeline
 from petctl.agent.node.host import Devices, choose_log_dir, count_processes, make_outputs, own_address
 from petctl.agent.node.node_assets import Belongings
@@ -86,7 +86,7 @@ class Agent:
         self._readiness = Readiness(options.ready_file, lambda: self._rounds.trains)
         self._alarm = clock.Alarm(lambda: self._feed(mb.Tick()))
         self._last_report: Optional[Report] = None
-        self._lingering: Optional[Lingering] = None  # while what the job made is sent, at the end
+        self._lingering: Optional[Drain] = None  # while what the job made is sent, at the end
         self._last_works: Optional[asyncio.Task[None]] = None
         self._code: Optional[int] = None  # the exit code, once only parked workers are waited for
         self._signals = 0
@@ -310,7 +310,7 @@ class Agent:
         if self._member is None or not self._belongings.go_back or self._last_report is None:
             self._end(code)
         elif self._lingering is None:
-            self._lingering = Lingering(self._last_report, self._member.beat, self._connection.send)
+            self._lingering = Drain(self._last_report, self._member.beat, self._connection.send)
             if self._signals:  # whoever asked waits no longer than the grace, of which the workers had a part
                 left = self._asked_at + self._belongings.task.grace - self._loop.time()
                 self._loop.call_later(max(left, _LAST_MOMENT), self._end, code)

@@ -14,7 +14,7 @@ from petctl.rendezvous.core.messages import FAILED, IDLE, Report, encode
 NOTE = "sending results"
 
 
-class Lingering:
+class Drain:
     """The beats between a node's last decision and its end."""
 
     def __init__(self, report: Report, beat: float, send: Callable[[Mapping[str, Any]], None]) -> None:

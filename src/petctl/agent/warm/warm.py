@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Set
 from petctl.agent.warm import startup, zygote
 from petctl.agent.warm.import_notes import Notes
 from petctl.agent.warm.preloads import Preloads, digest_of, path_of
-from petctl.agent.warm.zygote import Birth, Zygote
+from petctl.agent.warm.zygote import SpawnRequest, Zygote
 from petctl.agent.workers.environment import ROUND_NAMES
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class WarmStart:
                 self._spawn()
         return self._zygote is not None and launch.interpreter > 0
 
-    def fork(self, launch: Launch, out: int, err: int, birth: Birth) -> None:
+    def fork(self, launch: Launch, out: int, err: int, birth: SpawnRequest) -> None:
         """Forks it, when the zygote has made its imports; takes the descriptors over."""
         assert self._zygote is not None
         self._zygote.fork(launch, out, err, birth, self._notebook(launch))
 
-    def call_off(self, birth: Birth) -> bool:
+    def call_off(self, birth: SpawnRequest) -> bool:
         """Takes a fork back that no zygote has been asked for yet."""
         return self._zygote is not None and self._zygote.call_off(birth)
 

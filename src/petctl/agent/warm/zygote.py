@@ -49,7 +49,7 @@ class Listener(Protocol):
     def gone(self, zygote: Zygote, why: str) -> None: ...
 
 
-class Birth(Protocol):
+class SpawnRequest(Protocol):
     """Who waits for a worker."""
 
     def born(self, pid: int) -> None: ...
@@ -72,9 +72,11 @@ class Zygote:
         self._loop = asyncio.get_running_loop()
         self._outbox: Deque[Tuple[bytes, List[int]]] = deque()
         self._asked = 0
-        self._waiting: List[Tuple[Launch, int, int, Birth, str]] = []  # until it is not busy: they can be called off
-        self._expected: Dict[int, Birth] = {}
-        self._children: Dict[int, Birth] = {}
+        self._waiting: List[
+            Tuple[Launch, int, int, SpawnRequest, str]
+        ] = []  # until it is not busy: they can be called off
+        self._expected: Dict[int, SpawnRequest] = {}
+        self._children: Dict[int, SpawnRequest] = {}
         self._number = 0
         # What it says is shown to each of its workers: they would have said it themselves.
         self._said = [os.memfd_create(f"petctl-{stream}") for stream in ("out", "err")]
@@ -104,7 +106,7 @@ class Zygote:
             self._asked += 1
         self.busy = True
 
-    def fork(self, launch: Launch, out: int, err: int, birth: Birth, learn: str = "") -> None:
+    def fork(self, launch: Launch, out: int, err: int, birth: SpawnRequest, learn: str = "") -> None:
         """Has it fork a worker, when it is not busy; takes the descriptors over."""
         if self.busy:
             self._waiting.append((launch, out, err, birth, learn))
@@ -115,7 +117,7 @@ class Zygote:
         wanted = {"id": self._number, "env": env, "cwd": launch.cwd or "", "learn": learn}
         self._send({"fork": wanted}, [out, err])
 
-    def call_off(self, birth: Birth) -> bool:
+    def call_off(self, birth: SpawnRequest) -> bool:
         """Takes a fork back; False: it is too late for that, and born or refused will be heard."""
         found = [wish for wish in self._waiting if wish[3] is birth]
         for wish in found:

@@ -12,7 +12,7 @@ from petctl.controller.plurals import counted
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from petctl.clusters.kubernetes.operator.install.objects import Wishes
+    from petctl.clusters.kubernetes.operator.install.objects import InstallOptions
     from petctl.kube.api import Api
 
 _CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="k8s", show_default=True, help="Which cluster.")
@@ -172,10 +172,10 @@ def run(**options: Any) -> int:
     return main([word for pair in given.items() for word in pair])
 
 
-def _wishes(namespace: str | None, only_namespace: str) -> Wishes:
-    from petctl.clusters.kubernetes.operator.install.objects import NAMESPACE, Wishes
+def _wishes(namespace: str | None, only_namespace: str) -> InstallOptions:
+    from petctl.clusters.kubernetes.operator.install.objects import NAMESPACE, InstallOptions
 
-    return Wishes(namespace=namespace or only_namespace or NAMESPACE, only_namespace=only_namespace)
+    return InstallOptions(namespace=namespace or only_namespace or NAMESPACE, only_namespace=only_namespace)
 
 
 def _api(cluster: str) -> Api:

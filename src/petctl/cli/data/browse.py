@@ -117,7 +117,7 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
     Where a file and a folder have the same name the file is meant; with a slash at the end, the folder.
     """
     from petctl.cli.data.confirm_removal import agree_to_remove
-    from petctl.storage.stores.folder import Folder
+    from petctl.storage.stores.folder import LocalFolder
     from petctl.storage.stores.removal import remove_all
 
     end = _open(unmistakable(location), must=True)
@@ -127,7 +127,7 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
             end.place.remove([end.path])
         removed = 1
     else:
-        entries = end.place.own_entries(end.path) if isinstance(end.place, Folder) else end.place.entries(end.path)
+        entries = end.place.own_entries(end.path) if isinstance(end.place, LocalFolder) else end.place.entries(end.path)
         if dry_run:
             for entry in entries:
                 removed += 1
@@ -136,7 +136,7 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
         else:
             agree_to_remove(f"everything in {end.location}", yes)
             removed = remove_all(end, entries)
-            if isinstance(end.place, Folder):
+            if isinstance(end.place, LocalFolder):
                 end.place.remove_empty(end.path)
     if output == "json":
         print_json({"location": str(end.location), "removed": 0 if dry_run else removed, "found": removed})

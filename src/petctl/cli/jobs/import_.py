@@ -41,11 +41,11 @@ def command(files: tuple[str, ...], to: str, line: str | None, image: str | None
     FILE holds Kubernetes objects: ElasticJobs of elastic.pytorch.org/v1alpha1, or pods with RDZV_ENDPOINT in their
     environment, with whatever stands beside them. What is left out is told on stderr, by name. '-' reads stdin.
     """
-    from petctl.clusters.kubernetes.convert.convert import Wishes, find_jobs
+    from petctl.clusters.kubernetes.convert.convert import ConvertOptions, find_jobs
     from petctl.clusters.kubernetes.convert.converted import elastic_job, job
     from petctl.submission.render import as_text
 
-    wishes = Wishes(_words(line), image or "", fetches=to == "job")
+    wishes = ConvertOptions(_words(line), image or "", fetches=to == "job")
     found, notes = find_jobs([document for file in files for document in _documents(file)], wishes)
     if not found:
         raise UsageError(f"there is no job in {', '.join(files)}")

@@ -22,7 +22,7 @@ from petctl.controller.plurals import counted
 
 if TYPE_CHECKING:
     from petctl.sweeps.drive import Driver
-    from petctl.sweeps.record import Folder
+    from petctl.sweeps.record import SweepDirectory
     from petctl.sweeps.results import Row, Summary
     from petctl.sweeps.space import Point
 
@@ -31,7 +31,7 @@ MOST_FAILURES = 5  # that are told one by one
 _UNDER_WAY = ("running", "recovering", "starting", "pending", "queued")
 
 
-def drive(folder: Folder, quiet: bool, as_json: bool) -> int:
+def drive(folder: SweepDirectory, quiet: bool, as_json: bool) -> int:
     """Drives a sweep to its end on this terminal; its exit code. Ctrl-C leaves it, and what runs goes on."""
     from petctl.cli.failures import INTERRUPTED
     from petctl.sweeps.drive import Driver, go_there

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from petctl.sweeps.drive import Driver
-    from petctl.sweeps.record import Folder
+    from petctl.sweeps.record import SweepDirectory
 
 AGAIN = ("failed", "lost", "cancelled", "refused", "removed")
 WATCH = 1.0
@@ -247,19 +247,19 @@ def rm(name: str, keep_jobs: bool, output: str) -> None:
         click.echo(f"{folder.name}: removed, with {counted(len(removed), 'job')}")
 
 
-def _found(name: str) -> Folder:
+def _found(name: str) -> SweepDirectory:
     from petctl.sweeps.record import find
 
     return find(name)
 
 
-def _driver(folder: Folder) -> Driver:
+def _driver(folder: SweepDirectory) -> Driver:
     from petctl.sweeps.drive import Driver
 
     return Driver(folder)
 
 
-def _seen(folder: Folder) -> Driver:
+def _seen(folder: SweepDirectory) -> Driver:
     """A sweep as it is now, also where nobody drives it."""
     driver = _driver(folder)
     if not folder.driven():

@@ -21,7 +21,7 @@ from petctl.clusters.kubernetes.pods.manifests import (
     PIECE,
     RECOVERY,
     STATE,
-    Wishes,
+    PodSettings,
     agent_words,
     coordinator_job,
     node_job,
@@ -209,7 +209,7 @@ def _pieces(code: Mapping[str, Any], piece: int) -> int:
     return -(-size // piece)
 
 
-def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishes:
+def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> PodSettings:
     image = job.image or str(settings.get("image") or "")
     if not image:
         raise UsageError(
@@ -224,7 +224,7 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> Wishe
     own, place = settings.get("pod") or {}, f"clusters.{settings['name']}.pod"
     if not isinstance(own, Mapping):
         raise UsageError(f"{place} must be a piece of a pod template, not {own!r}")
-    return Wishes(
+    return PodSettings(
         image=image,
         pull_policy=str(settings.get("pull_policy") or ""),
         pull_secrets=options.pull_secrets,

@@ -22,9 +22,9 @@ from typing import Any
 
 from petctl.clusters.base import LogFilter, LogLine, Output
 from petctl.clusters.kubernetes import job_status, logs
-from petctl.clusters.kubernetes.coordinator_client import Asking, running
+from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
-from petctl.clusters.kubernetes.logs import Item, Place
+from petctl.clusters.kubernetes.logs import Item, LogPosition
 from petctl.clusters.kubernetes.names import COORDINATOR, MANAGED, NODE, object_name, selector
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
@@ -76,8 +76,8 @@ class KubernetesCluster:
         return Api(find_access(self.settings))
 
     @cached_property
-    def _asking(self) -> Asking:
-        return Asking(self._api, self._namespace)
+    def _asking(self) -> CoordinatorClient:
+        return CoordinatorClient(self._api, self._namespace)
 
     @cached_property
     def _owners(self) -> Owners:
@@ -133,7 +133,7 @@ class KubernetesCluster:
                 with suppress(ObjectExists):
                     wanted = make.owned(claim, owner.object) if own else claim
                     self._api.create(path("persistentvolumeclaims", self._namespace), wanted)
-            owner.wake()
+            owner.resume()
             for manifest in nodes:
                 self._create(manifest, owner)
         except BaseException:
@@ -248,7 +248,7 @@ class KubernetesCluster:
                 self._wait_for_news(job_id, pods, min(left, LOOK_ANYWAY if unschedulable.is_short(status) else WATCH))
                 patience.restored()
             except ServerUnreachable as failure:
-                patience.bear(failure, deadline)
+                patience.wait_and_retry(failure, deadline)
 
     def _wait_for_news(self, job_id: str, pods: Items, timeout: float) -> None:
         """Until the coordinator has some, or where it cannot be asked, until its pods do."""
@@ -292,12 +292,12 @@ class KubernetesCluster:
         which = selector(job_id, NODE)
         if not follow:
             return logs.worker_lines(logs.lines_so_far(self._api, self._namespace, which), wanted)
-        places: dict[str, Place] = {}
+        places: dict[str, LogPosition] = {}
         past = logs.lines_so_far(self._api, self._namespace, which, places) if wanted.tail is not None else ()
         coming = self._following(job_id, NODE, places)
         return chain(logs.worker_lines(past, wanted), logs.worker_lines(coming, wanted._replace(tail=None)))
 
-    def _following(self, job_id: str, role: str, places: dict[str, Place]) -> Iterator[Item]:
+    def _following(self, job_id: str, role: str, places: dict[str, LogPosition]) -> Iterator[Item]:
         from petctl.clusters.kubernetes.log_follow import lines_as_they_come
 
         over = partial(self._over, job_id)
@@ -337,7 +337,7 @@ class KubernetesCluster:
                 return str(self._asking.ask_soon(job_id, pods, "cancel", kill=kill))
         when = "while its coordinator was away" if replaced or running(pods) else "before it started"
         outcome = {"state": "cancelled", "code": 130, "sentence": f"cancelled by the user {when}"}
-        owner.put_to_sleep(json.dumps({"outcome": outcome, "finished": time.time()}))
+        owner.suspend(json.dumps({"outcome": outcome, "finished": time.time()}))
         return f"cancelled {when}"
 
     def unanswered_advice(self, job_id: str) -> str:

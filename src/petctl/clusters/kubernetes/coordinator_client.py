@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
 
 
-class Asking:
+class CoordinatorClient:
     """The coordinators of one namespace."""
 
     def __init__(self, api: Api, namespace: str) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from petctl.agent.task import MODULE, SCRIPT
 from petctl.clusters.kubernetes.names import CONTAINER, ID, labels, object_name
-from petctl.clusters.kubernetes.pods.manifests import Wishes
+from petctl.clusters.kubernetes.pods.manifests import PodSettings
 from petctl.clusters.kubernetes.pods.template_merge import patched
 
 if TYPE_CHECKING:  # operators read these too, and have the standard library only
@@ -35,7 +35,7 @@ _BEGUN = ("Running", "Recovering")
 Object = Mapping[str, Any]
 
 
-def elastic_job(job_id: str, job: Job, wishes: Wishes) -> dict[str, Any]:
+def elastic_job(job_id: str, job: Job, wishes: PodSettings) -> dict[str, Any]:
     """The object that `submit` makes, asleep: its operator must not begin before the record and the code are there."""
     size = job.nodes
     patched({}, wishes.coordinator, "kubernetes.coordinator")  # what is wrong with it is told here
@@ -60,7 +60,7 @@ def elastic_job(job_id: str, job: Job, wishes: Wishes) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec}
 
 
-def _template(job: Job, wishes: Wishes) -> dict[str, Any]:
+def _template(job: Job, wishes: PodSettings) -> dict[str, Any]:
     """A node's pod without what the operator adds; what it runs is in the record, and here for people to see."""
     gpus = {wishes.gpu_resource or "nvidia.com/gpu": str(wishes.gpus)}
     container = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.kubernetes import elastic_jobs
-from petctl.clusters.kubernetes.coordinator_client import Asking
+from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
 from petctl.clusters.kubernetes.pods import manifests as make
@@ -46,7 +46,7 @@ class Owner(ABC):
         """Why no pod of that role is made; empty where nobody has said so."""
 
     @abstractmethod
-    def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
+    def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:
         """Sees to it that there are so many nodes; `pods`: the coordinator's."""
 
     @abstractmethod
@@ -73,11 +73,11 @@ class Owner(ABC):
                 return
         raise Conflict(f"the ConfigMap {name} comes and goes; submit the job again")
 
-    def wake(self) -> None:
+    def resume(self) -> None:
         """Everything that it needs is there."""
         self._api.patch(self.place, {"spec": {"suspend": False}})
 
-    def put_to_sleep(self, outcome: str) -> None:
+    def suspend(self, outcome: str) -> None:
         """For ever: its pods are ended, and this is how the job has ended."""
         self._api.patch(self.place, {"metadata": {"annotations": {OUTCOME: outcome}}, "spec": {"suspend": True}})
 
@@ -108,7 +108,7 @@ class JobOwner(Owner):
                 return NOBODY_MAKES_IT
         return why
 
-    def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
+    def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:
         """Tells the coordinator first: it knows the bounds, and lets the highest nodes go; then there are more or fewer
         pods. The size is kept for a coordinator that comes when all pods are lost."""
         sentence = str(asking.ask_soon(self._id, pods, "scale", wanted=wanted))
@@ -124,11 +124,11 @@ class JobOwner(Owner):
         with suppress(ObjectExists):  # another scales too; the coordinator has heard both
             self._api.create(path("configmaps", self._namespace), kept)
 
-    def put_to_sleep(self, outcome: str) -> None:
+    def suspend(self, outcome: str) -> None:
         """With the nodes' Job."""
         with suppress(NoSuchObject):  # its submission was cut short
             self._api.patch(self._nodes, {"spec": {"suspend": True}})
-        super().put_to_sleep(outcome)
+        super().suspend(outcome)
 
     @property
     def _nodes(self) -> str:
@@ -151,7 +151,7 @@ class ElasticJobOwner(Owner):
             return f"the cluster has room for {room['size']} node(s) now"
         return refusal(self._api, self._namespace, self.kind, self.object["metadata"]["name"])
 
-    def scale(self, asking: Asking, pods: Items, wanted: int) -> str:
+    def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:
         """Its operator tells the coordinator, and chooses whom to let go."""
         least, most = elastic_jobs.bounds(self.object)
         if not least <= wanted <= most:

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from petctl.clusters.kubernetes.logs import Item, Place, node_of
+from petctl.clusters.kubernetes.logs import Item, LogPosition, node_of
 from petctl.clusters.kubernetes.names import CONTAINER, COORDINATOR, ROLE
 from petctl.clusters.patience import FIRST, LONGEST, Patience
 from petctl.kube.api import Api, path
@@ -32,7 +32,12 @@ _STARTED = ("Running", "Succeeded", "Failed")
 
 
 def lines_as_they_come(
-    api: Api, namespace: str, job: str, role: str, over: Callable[[], bool], places: dict[str, Place] | None = None
+    api: Api,
+    namespace: str,
+    job: str,
+    role: str,
+    over: Callable[[], bool],
+    places: dict[str, LogPosition] | None = None,
 ) -> Iterator[Item]:
     """Every line of a job's pods of one role until the job is over and all of them have been read to their end.
 
@@ -104,7 +109,7 @@ class _Reading:
         role: str,
         over: Callable[[], bool],
         box: _Box,
-        places: dict[str, Place],
+        places: dict[str, LogPosition],
     ) -> None:
         self._api, self._namespace, self._job, self._role = api, namespace, job, role
         self._ask_whether_over, self._box, self._places = over, box, places
@@ -120,7 +125,7 @@ class _Reading:
                     self._look()
                     patience.restored()
                 except ServerUnreachable as failure:
-                    patience.bear(failure)
+                    patience.wait_and_retry(failure)
             self._wait_for_readers()
             self._box.close()
         except BaseException as failure:
@@ -169,7 +174,7 @@ class _Reading:
             self._box.close(failure)
 
     def _follow_to_its_end(self, node: str, name: str, uid: str) -> None:
-        place, pause = self._places.setdefault(uid, Place()), FIRST
+        place, pause = self._places.setdefault(uid, LogPosition()), FIRST
         while not self._box.closed:
             over = self._over.is_set()
             try:

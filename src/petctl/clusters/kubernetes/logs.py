@@ -27,7 +27,7 @@ Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
-class Place:
+class LogPosition:
     """How far a pod's log has been read. A further stream goes on there, however much of it is told again.
 
     The server can begin at a second, not at a line; the time that it puts before each line says which were there.
@@ -73,7 +73,9 @@ def _timed(line: bytes) -> tuple[bytes, bytes]:
     return (time, text) if _TIME.fullmatch(time) else (b"", line)
 
 
-def lines_so_far(api: Api, namespace: str, selector: str, places: dict[str, Place] | None = None) -> Iterator[Item]:
+def lines_so_far(
+    api: Api, namespace: str, selector: str, places: dict[str, LogPosition] | None = None
+) -> Iterator[Item]:
     """Every line that is there, pod after pod in the order in which they were made.
 
     One that cannot be read does not hide the others: its failure comes last. `places`: for whoever wants to go on from
@@ -81,7 +83,7 @@ def lines_so_far(api: Api, namespace: str, selector: str, places: dict[str, Plac
     """
     failure: KubernetesError | None = None
     for pod in by_age(api.list(path("pods", namespace), selector)):
-        node, name, place = node_of(pod), pod["metadata"]["name"], Place()
+        node, name, place = node_of(pod), pod["metadata"]["name"], LogPosition()
         if places is not None:
             places[pod["metadata"]["uid"]] = place
         try:

@@ -22,7 +22,7 @@ from petctl.clusters.local import readers
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.delete import remove_directory
-from petctl.clusters.local.finalize import CANCELLED_IN_LINE, bury, read_record
+from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize, read_record
 from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_text
 from petctl.clusters.local.job_status import newest_status
@@ -176,7 +176,7 @@ class LocalCluster:
             return "has ended already"
         write_json(directory.cancel, {"kill": kill}, durable=True, reserved=True)
         if not directory.begun():
-            end = bury(directory, CANCELLED_IN_LINE)
+            end = finalize(directory, CANCELLED_IN_LINE)
             if end is None:
                 return "cancelling"  # its supervisor is there already and sees the wish
             with suppress(PetctlError):

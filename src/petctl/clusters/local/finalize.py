@@ -21,7 +21,7 @@ from petctl.errors import InternalError, NotFound, PetctlError
 CANCELLED_IN_LINE = "cancelled while it was queued"
 
 
-def bury(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
+def finalize(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
     """Makes the end of a job final: cancelled if its user wanted that, else lost. None when somebody looks after it
     after all."""
     from petctl.agent.data.new_files import keep_new_files

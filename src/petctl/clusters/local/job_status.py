@@ -13,10 +13,10 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from petctl.clusters.local.controller.spawn import bring_back
-from petctl.clusters.local.finalize import bury, read_record
+from petctl.clusters.local.finalize import finalize, read_record
 from petctl.clusters.local.job_directory import JobDirectory, read_json
 from petctl.clusters.local.processes import boot_id
-from petctl.clusters.local.queue.queue import line_of
+from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, running_nodes, slots_of, wanted_nodes
 from petctl.clusters.local.queue.scheduler import REVIVE_WITHIN
 from petctl.errors import PetctlError
@@ -38,12 +38,12 @@ def newest_status(directory: JobDirectory) -> dict[str, Any]:
     status = status or _first_status(record)
     if status["finished"] is None and not directory.supervised():
         if _gone(directory):
-            status = bury(directory, _reason(directory)) or read_json(directory.status) or status
+            status = finalize(directory, _reason(directory)) or read_json(directory.status) or status
         elif record["plan"].get("container") and _forsaken(directory):
             bring_back(directory, record)
     if status["finished"] is None:
         with suppress(PetctlError, OSError):  # the line of others: what is asked for is this job
-            line_of(directory.home, record["cluster"]).glance(directory.id)
+            queue_of(directory.home, record["cluster"]).peek(directory.id)
     return status
 
 
@@ -51,14 +51,14 @@ def _waiting_status(
     directory: JobDirectory, record: dict[str, Any], status: Optional[dict[str, Any]]
 ) -> Optional[dict[str, Any]]:
     """The status of a job that has not begun; None when it has, meanwhile."""
-    line = line_of(directory.home, record["cluster"])
+    line = queue_of(directory.home, record["cluster"])
     state, sentence = "queued", ""
     try:
-        place = line.glance(directory.id)
+        place = line.peek(directory.id)
         if place is None and not directory.begun():
             # Its submitter was killed, or a power cut took the end of the slots' file.
             slots_of(directory.home, record["cluster"]).enter(claim_of(directory, record))
-            place = line.glance(directory.id)
+            place = line.peek(directory.id)
         if place is None or directory.begun():
             return None
         sentence = place.sentence()

@@ -22,7 +22,7 @@ from petctl.clusters.local.addresses import is_address, is_loopback
 from petctl.clusters.local.commands import supervisor_argv
 from petctl.clusters.local.controller.start_environment import forget_environment, keep_environment
 from petctl.clusters.local.job_directory import JobDirectory, sync_directory, write_json, write_text
-from petctl.clusters.local.queue.queue import line_of
+from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
 from petctl.errors import PetctlError
 from petctl.rendezvous.net.join_file import JoinFile, write_join_file
@@ -32,7 +32,7 @@ ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed s
 
 def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
     """The job is accepted once it has its directory; AlreadyExists when there is one."""
-    jobs, line = directory.path.parent, line_of(directory.home, plan["cluster"])
+    jobs, line = directory.path.parent, queue_of(directory.home, plan["cluster"])
     make_private_directory(jobs)
     _remove_abandoned(jobs)
     if directory.path.exists():

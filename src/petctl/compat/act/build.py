@@ -19,7 +19,7 @@ from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.ignore import OWN_FILE
 from petctl.bundle.snapshot import Snapshot, take
 from petctl.clusters.base import DEFAULT
-from petctl.compat.act.compile import Wish, compile_line, job_of, keep_password
+from petctl.compat.act.compile import RunRequest, compile_line, job_of, keep_password
 from petctl.compat.act.config.config import Config
 from petctl.compat.act.engines import without_missing_engine
 from petctl.compat.act.pins import COMPILE, REQUIREMENTS, Pin, Progress, keep, last_pin, pin_tree, snapshot_of
@@ -84,7 +84,7 @@ def _publish(config: Config, pinned: Pin, say: Callable[[str], None]) -> None:
 
 def _started(config: Config, raw: Pin, line: str) -> JobHandle:
     """The job that builds: where runs would be, as far as this machine can be that, but without their folders."""
-    like = job_of(config, Wish(["true"], num_gpu=0), raw.code)
+    like = job_of(config, RunRequest(["true"], num_gpu=0), raw.code)
     keep_password(config)
     job = Job(
         shell=f'{line} && cp -a . "$PETCTL_OUTPUT_DIR/{_TREE}"',

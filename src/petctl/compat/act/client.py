@@ -47,19 +47,19 @@ class AMLClient:
 
     def submit(self, cmd: str | Sequence[str], num_gpu: int | None = None, new_code: bool = False) -> str:
         """Starts a run and gives its id. A text with blanks is a line for the shell; a list is taken word by word."""
-        from petctl.compat.act.compile import Wish
+        from petctl.compat.act.compile import RunRequest
         from petctl.compat.act.runs import submit
 
         while self._remarks:
             self._say(self._remarks.pop(0))
-        return submit(self.config, Wish(_argv(cmd), num_gpu), new_code=new_code, say=self._say).id
+        return submit(self.config, RunRequest(_argv(cmd), num_gpu), new_code=new_code, say=self._say).id
 
     def local_run(self, cmd: str | Sequence[str]) -> str:
         """Runs it on this machine, in one process, and gives the run's id when it has ended."""
-        from petctl.compat.act.compile import Wish
+        from petctl.compat.act.compile import RunRequest
         from petctl.compat.act.runs import local
 
-        handle = local(self.config, Wish(_argv(cmd)), say=self._say)
+        handle = local(self.config, RunRequest(_argv(cmd)), say=self._say)
         handle.wait()
         return handle.id
 

@@ -46,7 +46,7 @@ exec sleep 2147483647
 """
 
 
-class Wish(NamedTuple):
+class RunRequest(NamedTuple):
     """What is asked for on the command line, over what the configuration says."""
 
     argv: Sequence[str]
@@ -66,7 +66,9 @@ class Layout(NamedTuple):
     total: int
 
 
-def job_of(config: Config, wish: Wish, code: Mapping[str, Any] | None = None, special: Collection[str] = ()) -> Job:
+def job_of(
+    config: Config, wish: RunRequest, code: Mapping[str, Any] | None = None, special: Collection[str] = ()
+) -> Job:
     """The job. `code`: the record of the snapshot that it is to run from; `special`: which of requirements.txt and
     compile.aml.sh are in that."""
     layout = layout_of(config, wish)
@@ -132,7 +134,7 @@ def held_of(job_record: Mapping[str, Any]) -> bool:
     return words[:3] == ["/bin/sh", "-c", HOLD] and HOLD_FAILED in words[3]
 
 
-def layout_of(config: Config, wish: Wish) -> Layout:
+def layout_of(config: Config, wish: RunRequest) -> Layout:
     """From a number of GPUs to nodes and processes; UsageError names the nearest numbers that can be."""
     total = wish.num_gpu if wish.num_gpu is not None else config.num_gpu
     if total is None:

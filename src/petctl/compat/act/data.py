@@ -17,7 +17,7 @@ from petctl.compat.act.paths import Spot, account_file, find_spot, opens, told
 from petctl.errors import NoSuchPlace, UsageError
 
 if TYPE_CHECKING:
-    from petctl.compat.act.config.config import Config, Place
+    from petctl.compat.act.config.config import BlobFolder, Config
     from petctl.storage.stores.endpoint import Entry
     from petctl.storage.stores.location import Location
     from petctl.storage.transfer.plan import End
@@ -88,7 +88,7 @@ def count(config: Config, path: str) -> int:
 
 def remove(config: Config, path: str) -> int:
     """Removes a file, or a folder with everything in it, never what only begins so; says how many files."""
-    from petctl.storage.stores.folder import Folder
+    from petctl.storage.stores.folder import LocalFolder
     from petctl.storage.stores.removal import remove_all
 
     spot = find_spot(config, path)
@@ -101,7 +101,7 @@ def remove(config: Config, path: str) -> int:
         removed = remove_all(end, _files(end, marks))
         for mark in sorted(marks, reverse=True):  # the inner ones first: some stores keep a folder that holds something
             end.place.remove([mark])
-        if isinstance(end.place, Folder):
+        if isinstance(end.place, LocalFolder):
             end.place.remove_empty(end.path)
         return removed
 
@@ -204,9 +204,9 @@ def _files(end: End, marks: list[str]) -> Iterator[Entry]:
 
 def _move(
     source: Location,
-    origin: Place | None,
+    origin: BlobFolder | None,
     target: Location,
-    goal: Place | None,
+    goal: BlobFolder | None,
     path: str,
     progress: Progress | None,
 ) -> Moved:
@@ -232,7 +232,7 @@ def _move(
     return moved
 
 
-def _address(location: Location, place: Place | None) -> tuple[str, str]:
+def _address(location: Location, place: BlobFolder | None) -> tuple[str, str]:
     """What two names of one thing have in common."""
     from petctl.storage.stores.credentials import find_access
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Iterator, NamedTuple
 from petctl.errors import Refused, UsageError
 
 if TYPE_CHECKING:
-    from petctl.compat.act.config.config import Config, Place
+    from petctl.compat.act.config.config import BlobFolder, Config
     from petctl.storage.stores.credentials import Surroundings
     from petctl.storage.stores.location import Location
 
@@ -26,7 +26,7 @@ class Spot(NamedTuple):
     path: str
     here: Location
     there: Location
-    place: Place
+    place: BlobFolder
 
 
 def find_spot(config: Config, path: str) -> Spot:
@@ -51,7 +51,7 @@ def find_spot(config: Config, path: str) -> Spot:
     return Spot(inside, here, there, place)
 
 
-def opens(place: Place | None) -> Surroundings:
+def opens(place: BlobFolder | None) -> Surroundings:
     """What opens a mapped folder: the credentials that its account's file holds, or else those that petctl knows."""
     from petctl.home import petctl_home
     from petctl.submission.stores import surroundings
@@ -73,7 +73,7 @@ def opens(place: Place | None) -> Surroundings:
 
 
 @contextmanager
-def told(*places: Place | None) -> Iterator[None]:
+def told(*places: BlobFolder | None) -> Iterator[None]:
     """Refusals name the file that the credentials come from."""
     from petctl.storage.core.store_errors import KEYS
     from petctl.storage.stores.store_errors import NoSuchBucket
@@ -94,7 +94,7 @@ def told(*places: Place | None) -> Iterator[None]:
         raise type(error)(text) from None
 
 
-def account_file(place: Place) -> str:
+def account_file(place: BlobFolder) -> str:
     """The file that the account comes from, for sentences."""
     return str(place.account.file or "the blob account's file")
 

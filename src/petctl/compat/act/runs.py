@@ -25,7 +25,7 @@ from petctl.clusters.local.gpus import visible_gpus
 from petctl.compat.act.compile import (
     GPUS,
     LABEL,
-    Wish,
+    RunRequest,
     command_of,
     compile_line,
     held_of,
@@ -57,7 +57,7 @@ def to_stderr(sentence: str) -> None:
     print(f"act: {sentence}", file=sys.stderr, flush=True)
 
 
-def submit(config: Config, wish: Wish, new_code: bool = False, say: Say = to_stderr) -> JobHandle:
+def submit(config: Config, wish: RunRequest, new_code: bool = False, say: Say = to_stderr) -> JobHandle:
     """Starts a run with the pinned code, or puts it in line; with `new_code` it is pinned as it is now."""
     with opened(config.accounts):
         pinned = code_for(config, new_code, say)  # of the whole configuration: its password tells what to withhold
@@ -105,7 +105,7 @@ def resubmit(
         return _replaced(before, lambda: _submitted(target, again, pinned), say)
 
 
-def local(config: Config, wish: Wish, say: Say = to_stderr) -> JobHandle:
+def local(config: Config, wish: RunRequest, say: Say = to_stderr) -> JobHandle:
     """Runs the command once on this machine, with the pinned code; mapped folders that are here are used as they
     are."""
     here = replace(config, cluster=DEFAULT, multi_process=False, elastic_num_gpu=[], num_gpu=None)
@@ -160,22 +160,22 @@ def new_run_id(experiment: str) -> str:
     return f"{cleaned or LABEL}{tail}"
 
 
-def wish_of(job: Mapping[str, Any], config: Config) -> Wish:
+def wish_of(job: Mapping[str, Any], config: Config) -> RunRequest:
     """What was asked for, from a run's record, for another run with this configuration."""
     argv, gpus, prepare = command_of(job), int(job["labels"].get(GPUS, 0)), job.get("prepare", "")
     as_usual = prepare in ("", compile_line(config.compile_args))  # then nobody has said how
     alone = gpus > 1 and str(job.get("procs", "1")) == "1"
-    return Wish(
+    return RunRequest(
         argv,
         # what the configuration says of itself may be more than a number: a size that changes
-        num_gpu=None if layout_of(config, Wish(argv)).total == gpus else gpus,
+        num_gpu=None if layout_of(config, RunRequest(argv)).total == gpus else gpus,
         single=alone and config.multi_process,
         hold=held_of(job),
         compile_args=None if as_usual else prepare.removeprefix(compile_line("")).strip(),
     )
 
 
-def _job(config: Config, wish: Wish, pinned: Pin, say: Say) -> Job:
+def _job(config: Config, wish: RunRequest, pinned: Pin, say: Say) -> Job:
     """Code that was built is built again only for somebody who says how."""
     anew = [COMPILE] if pinned.built and wish.compile_args is not None else []
     job = job_of(config, wish, pinned.code, [*pinned.special, *anew])

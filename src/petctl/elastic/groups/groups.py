@@ -129,7 +129,7 @@ class Groups:
             self._remains = list(distributed.distributed_c10d._world.pg_map)
             distributed.destroy_process_group()
 
-    def bury(self) -> None:
+    def dispose(self) -> None:
         """Frees the groups that were left, once nothing else refers to them.
 
         A group waits for its threads as it is freed, and those may wait for Python's lock. Freed by its last Python

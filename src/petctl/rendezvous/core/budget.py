@@ -122,7 +122,7 @@ class Budget:
         if now - seconds <= self._refundable_until:
             self._refundable_until = max(self._refundable_until + seconds, now + self.silence)
 
-    def condemn(self, failure: Failure, answers: Iterable[int] = ()) -> bool:
+    def confirm_failure(self, failure: Failure, answers: Iterable[int] = ()) -> bool:
         """Makes this the failure that ends the job, unless there is one; True: the members are to be probed."""
         if self.verdict is not None:
             if origin(failure) < origin(self.verdict):  # the root cause was told late
@@ -145,7 +145,7 @@ class Budget:
             sentence += f" (exit code {self.verdict.code}{cause} is not one to retry on)"
         return Outcome(m.ENDED_FAILED, self.verdict.code or 1, sentence, self.verdict)
 
-    def pardon(self) -> None:
+    def clear_failure(self) -> None:
         """Drops the verdict: a new round begins, for whatever reason."""
         self.verdict = None
 

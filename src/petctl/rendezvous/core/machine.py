@@ -248,7 +248,7 @@ class Coordinator(Facts):
             return sentence
         here = [n.report for name, n in self.nodes.items() if name in self.places and name not in self.done]
         answers = [report.probe for report in here]
-        if self.budget.condemn(failure, answers):
+        if self.budget.confirm_failure(failure, answers):
             self.seq += 1
         outcome = self.budget.outcome(answers)
         if outcome is None:
@@ -309,7 +309,7 @@ class Coordinator(Facts):
         self.round = max([self.round, self.foreign_round, *(n.report.round for n in self.nodes.values())]) + 1
         self.phase, self.reason, self.planned = GATHERING, reason, planned
         self.places, self.done, self.serving, self.gone = {}, set(), set(), {}
-        self.budget.pardon()
+        self.budget.clear_failure()
         self.reserve, self.held_since = "", None
         self.growth_since = self.enough_since = None
         self.seq += 1

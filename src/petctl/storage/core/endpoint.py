@@ -19,7 +19,7 @@ class Entry(NamedTuple):
     tag: str
 
 
-class Place(Protocol):
+class Endpoint(Protocol):
     """The files of one grant, by their paths below its prefix."""
 
     def shown(self, path: str) -> str: ...

@@ -22,7 +22,7 @@ from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.chunks import Held, Incoming, local_error, opened
 from petctl.storage.core.directory import Directory
-from petctl.storage.core.endpoint import PART_SUFFIX, Entry, Place
+from petctl.storage.core.endpoint import PART_SUFFIX, Endpoint, Entry
 from petctl.storage.core.exchange import Exchange
 from petctl.storage.core.grants import Grants
 from petctl.storage.core.objects import PATIENCE, Ask, Objects
@@ -82,7 +82,7 @@ class Depot:
         self._ask, self._given_up, self._patience = ask, given_up or threading.Event(), patience
         self.moved = 0
         self._exchange = Exchange(self._count)
-        self._places: Dict[str, Place] = {}
+        self._places: Dict[str, Endpoint] = {}
 
     def entries(self, grant: str) -> Iterator[Entry]:
         """Everything below the grant's prefix, as a stream."""
@@ -123,7 +123,7 @@ class Depot:
         """Removes a file; one that is not there is as good."""
         self._place(grant).remove(path)
 
-    def _place(self, grant: str) -> Place:
+    def _place(self, grant: str) -> Endpoint:
         place = self._places.get(grant)
         if place is None:
             about = self._ask("sign", {"grant": grant, "requests": []})

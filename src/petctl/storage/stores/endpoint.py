@@ -58,7 +58,7 @@ class StreamSink(Sink, Protocol):
         ...
 
 
-class Place(Protocol):
+class Endpoint(Protocol):
     """One end of a transfer."""
 
     location: Location

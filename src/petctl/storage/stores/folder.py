@@ -17,7 +17,7 @@ from petctl.storage.transfer.checksums import MD5, Known, whole_md5
 from petctl.storage.transfer.parts import PART, part_size
 
 
-class Folder:
+class LocalFolder:
     """All files of this machine; paths are absolute."""
 
     def __init__(self) -> None:

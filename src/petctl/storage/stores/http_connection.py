@@ -28,7 +28,7 @@ class Head:
         self._text, self._lower = text, text.lower()
         status = text[9:12]
         if not text.startswith("HTTP/1.") or not status.isdigit():
-            raise Cut("what answers does not speak HTTP")
+            raise ConnectionCut("what answers does not speak HTTP")
         self.status = int(status)
 
     @cached_property
@@ -47,7 +47,7 @@ class Head:
         return self._text[begin : end if end >= 0 else None].strip()
 
 
-class Cut(ConnectionError):
+class ConnectionCut(ConnectionError):
     """The connection ended before the answer did."""
 
 
@@ -94,7 +94,7 @@ class Wire:
         if not has_body or answer.status in (204, 304):
             self._chunked, length = False, "0"
         elif not self._chunked and not length:
-            raise Cut("the answer does not say how long it is")
+            raise ConnectionCut("the answer does not say how long it is")
         self._left = whole_number(length or "0", "length")
         self.used = True
         return answer
@@ -143,7 +143,7 @@ class Wire:
         while size < len(target):
             count = self._socket.recv_into(target[size:], len(target) - size, self._wait_all)
             if not count:
-                raise Cut("the connection was closed in the middle of an answer")
+                raise ConnectionCut("the connection was closed in the middle of an answer")
             size += count
         self._left -= size
         return size
@@ -179,7 +179,7 @@ class Wire:
         while (at := data.find(end)) < 0:
             more = self._socket.recv(_ROOM)
             if not more or len(data) > _LONGEST_HEAD:
-                raise Cut("the connection was closed instead of an answer")
+                raise ConnectionCut("the connection was closed instead of an answer")
             data = data + more if data else more
         self._ahead = memoryview(data)[at + len(end) :]
         return data[:at]

@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import Callable
 
-from petctl.storage.stores.http_connection import Cut, Head
+from petctl.storage.stores.http_connection import ConnectionCut, Head
 
 LARGEST = 1 << 18
 """Bytes of a body for which this is worth it."""
@@ -220,7 +220,7 @@ class _Lane:
                 return len(self._received) < _ROOM
             try:
                 self._head = Head(self._received[:end].decode("latin-1"))
-            except Cut:
+            except ConnectionCut:
                 return False
             length = self._head.get("content-length")
             if self._head.status >= 300 or not re.fullmatch("[0-9]{1,18}", length) or int(length) > LARGEST:

@@ -11,9 +11,9 @@ from typing import Iterator, NamedTuple
 
 from petctl.errors import NoSuchPlace, StoreError, UsageError
 from petctl.storage.stores.credentials import Surroundings, resolve
-from petctl.storage.stores.endpoint import Entry, Place
+from petctl.storage.stores.endpoint import Endpoint, Entry
 from petctl.storage.stores.entry_index import Index
-from petctl.storage.stores.folder import Folder, is_empty
+from petctl.storage.stores.folder import LocalFolder, is_empty
 from petctl.storage.stores.location import Location
 from petctl.storage.stores.signed import open_bucket
 
@@ -26,7 +26,7 @@ CLOCKS_DIFFER = 2.0
 class End:
     """One end of a transfer: a place, the path in it, and what is there."""
 
-    place: Place
+    place: Endpoint
     location: Location
     path: str
     entry: Entry | None = None  # set when it is a single file
@@ -53,7 +53,7 @@ def open_end(location: Location, surroundings: Surroundings) -> End:
     location = resolve(location, surroundings)
     path = location.path
     if location.local:
-        place: Place = Folder()
+        place: Endpoint = LocalFolder()
     else:
         bucket = open_bucket(location, surroundings)
         if not bucket.may_look:
@@ -118,7 +118,7 @@ def pairs(source: End, target: End) -> Iterator[Pair]:
         index.close()
 
 
-def already_there(pair: Pair, source: Place, target: Place, checksum: bool = False) -> str:
+def already_there(pair: Pair, source: Endpoint, target: Endpoint, checksum: bool = False) -> str:
     """Why nothing has to be sent, or nothing. Times decide where they can, checksums where they cannot."""
     there = pair.there if pair.looked else target.find(pair.target)
     if there is None or there.size != pair.source.size:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable
 
-from petctl.storage.stores.endpoint import Place
+from petctl.storage.stores.endpoint import Endpoint
 from petctl.storage.stores.http_connection import Head
 from petctl.storage.stores.signed import SignedBucket
 from petctl.storage.transfer.pipelining import LARGEST
@@ -20,8 +20,8 @@ class Quick:
 
     def __init__(
         self,
-        source: Place,
-        target: Place,
+        source: Endpoint,
+        target: Endpoint,
         arrived: Callable[[Pair], None],
         failed: Callable[[Exception], bool],
         otherwise: Callable[[Pair], None],

@@ -14,13 +14,13 @@ from typing import Callable
 
 from petctl.errors import Damaged, NoRoom, PetctlError, Refused, StoreError, StoreUnreachable
 from petctl.storage.stores.bucket import Bucket
-from petctl.storage.stores.endpoint import PartSink, Place, Sink, StreamSink
+from petctl.storage.stores.endpoint import Endpoint, PartSink, Sink, StreamSink
 from petctl.storage.stores.store_errors import NoSuchBucket
 from petctl.storage.transfer.checksums import MD5, Known, Sum
 from petctl.storage.transfer.parts import PART
 from petctl.storage.transfer.plan import End, Pair, already_there, check_apart, pairs
 from petctl.storage.transfer.small_files import Quick
-from petctl.storage.transfer.transfer_pool import IN_FLIGHT, Crew
+from petctl.storage.transfer.transfer_pool import IN_FLIGHT, TransferPool
 
 SHOWN_FAILURES = 10
 _FINAL = (Refused, StoreUnreachable, NoRoom, NoSuchBucket)
@@ -61,10 +61,10 @@ def transfer(source: End, target: End, tally: Tally, *, checksum: bool = False, 
 
 
 class _Transfer:
-    def __init__(self, source: Place, target: Place, tally: Tally, checksum: bool, dry_run: bool) -> None:
+    def __init__(self, source: Endpoint, target: Endpoint, tally: Tally, checksum: bool, dry_run: bool) -> None:
         self._source, self._target, self._tally = source, target, tally
         self._checksum, self._dry_run = checksum, dry_run
-        self._crew = Crew(self._failed)
+        self._crew = TransferPool(self._failed)
         self._quick = Quick(source, target, self._arrived, self._failed, self._small)
 
     def run(self, source: End, target: End) -> None:
@@ -167,7 +167,7 @@ class _Large:
 
     def __init__(self, pair: Pair, sink: Sink, expected: Known, owner: _Transfer) -> None:
         self._pair, self._sink, self._expected, self._owner = pair, sink, expected, owner
-        self._source: Place = owner._source
+        self._source: Endpoint = owner._source
         self._kinds = sink.kinds.and_also(expected.kinds)
         self._lengths = [min(sink.part, pair.source.size - at) for at in range(0, pair.source.size, sink.part)]
         self._sums = [Sum()] * len(self._lengths)

@@ -18,7 +18,7 @@ PARTING = 10.0
 _Job = Optional[Tuple[int, Callable[[], None]]]
 
 
-class Crew:
+class TransferPool:
     """Threads that do what they are handed, until an error is final for all."""
 
     def __init__(self, failed: Callable[[Exception], bool], workers: int = WORKERS, in_flight: int = IN_FLIGHT) -> None:

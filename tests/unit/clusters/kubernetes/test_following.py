@@ -10,7 +10,7 @@ import pytest
 from petctl.clusters import patience
 from petctl.clusters.kubernetes import log_follow
 from petctl.clusters.kubernetes.log_follow import lines_as_they_come
-from petctl.clusters.kubernetes.logs import Item, Place, lines_so_far
+from petctl.clusters.kubernetes.logs import Item, LogPosition, lines_so_far
 from petctl.kube.failures import Forbidden, KubernetesError, NotStarted, ServerUnreachable
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 
@@ -25,7 +25,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "LONGEST", 0.002)
 
 
-def follow(pods: Pods, role: str = "node", places: dict[str, Place] | None = None) -> Iterator[Item]:
+def follow(pods: Pods, role: str = "node", places: dict[str, LogPosition] | None = None) -> Iterator[Item]:
     return lines_as_they_come(pods.api, NAMESPACE, "petctl.dev/job=x", role, lambda: pods.over, places)
 
 
@@ -246,7 +246,7 @@ def test_whoever_goes_away_leaves_no_thread() -> None:
 def test_following_goes_on_from_what_was_read_before() -> None:
     pods = Pods(Pod("n-0-a", 0))
     pods.print("n-0-a", b"one\n", b"two\n", b"th")
-    places: dict[str, Place] = {}
+    places: dict[str, LogPosition] = {}
     assert [text for _, text in lines_so_far(pods.api, NAMESPACE, "", places)] == [b"one\n", b"two\n"]
     pods.print("n-0-a", b"ree\n")
     lines = follow(pods, places=places)

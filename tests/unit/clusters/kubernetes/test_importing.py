@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from petctl.clusters.kubernetes.convert.convert import Wishes, find_jobs
+from petctl.clusters.kubernetes.convert.convert import ConvertOptions, find_jobs
 from petctl.clusters.kubernetes.convert.converted import elastic_job, job
 from petctl.clusters.kubernetes.convert.launcher_args import Launch, launcher_length, read_launch
 from petctl.errors import UsageError
@@ -24,7 +24,7 @@ PODS: list[dict[str, Any]] = list(yaml.safe_load_all((HERE / "pods.yaml").read_t
 
 
 def test_an_old_elasticjob() -> None:
-    (found,), notes = find_jobs(OLD, Wishes())
+    (found,), notes = find_jobs(OLD, ConvertOptions())
     made = elastic_job(found)
     assert made["metadata"] == {"name": "imagenet", "namespace": "elastic-job"}
     spec = dict(made["spec"])
@@ -51,7 +51,7 @@ def test_an_old_elasticjob() -> None:
 
 
 def test_pods_that_are_one_job() -> None:
-    (found,), notes = find_jobs(PODS, Wishes(["python3", "/workspace/main.py"]))
+    (found,), notes = find_jobs(PODS, ConvertOptions(["python3", "/workspace/main.py"]))
     made = elastic_job(found)
     assert (made["metadata"], made["spec"]["minReplicas"]) == ({"name": "imagenet"}, 1)
     assert (made["spec"]["replicas"], made["spec"]["maxReplicas"]) == (2, 3)
@@ -71,7 +71,7 @@ def test_pods_that_are_one_job() -> None:
 
 
 def test_pods_as_a_job_file_that_takes_the_script_from_its_address() -> None:
-    (found,), notes = find_jobs(PODS, Wishes(fetches=True))
+    (found,), notes = find_jobs(PODS, ConvertOptions(fetches=True))
     made, more = job(found)
     assert (str(made.nodes), made.gpus, made.image) == ("1:2:3", 1, "example.org/examples:1")
     assert (made.code, made.command.words) == (
@@ -86,7 +86,7 @@ def test_pods_as_a_job_file_that_takes_the_script_from_its_address() -> None:
 
 
 def test_an_old_elasticjob_as_a_job_file() -> None:
-    made, notes = job(find_jobs(OLD, Wishes())[0][0])
+    made, notes = job(find_jobs(OLD, ConvertOptions())[0][0])
     assert (made.procs, made.gpus, made.restarts, made.max_time) == ("4", 4, 5, 7200.0)
     assert made.retry_on == ["130", "137-138", "143"] and made.code == "none"
     assert [note.split(" is ")[0] for note in notes] == [
@@ -131,22 +131,22 @@ WORKER = "spec.replicaSpecs.Worker"
 def test_what_is_refused_is_named(documents: list[Any], words: str) -> None:
     command = [] if documents is PODS else ["python3", "x.py"]
     with pytest.raises(UsageError) as caught:
-        find_jobs(documents, Wishes(command))
+        find_jobs(documents, ConvertOptions(command))
     assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(("policy", "becomes"), [("Never", None), ("Always", None), ("ExitCode", "ExitCode")])
 def test_restart_policies(policy: str, becomes: str | None) -> None:
-    (found,), notes = find_jobs(changed(OLD, f"{WORKER}.restartPolicy", policy), Wishes())
+    (found,), notes = find_jobs(changed(OLD, f"{WORKER}.restartPolicy", policy), ConvertOptions())
     assert elastic_job(found)["spec"].get("restartPolicy") == becomes
     assert any("restartPolicy Never was about pods" in note for note in notes) == (policy == "Never")
 
 
 def test_another_image_and_one_that_is_too_old() -> None:
     old = changed(PODS, "spec.containers.0.image", "torchelastic/examples:0.1.0rc1")[:1]
-    notes = find_jobs(old, Wishes(["x"]))[1]
+    notes = find_jobs(old, ConvertOptions(["x"]))[1]
     assert any("has no Python 3.9, which the agent needs; name an image that has it" in note for note in notes)
-    (found,), notes = find_jobs(old, Wishes(["x"], "example.org/new:1"))
+    (found,), notes = find_jobs(old, ConvertOptions(["x"], "example.org/new:1"))
     assert found.template["spec"]["containers"][0]["image"] == "example.org/new:1"
     assert not any("Python 3.9" in note for note in notes)
 
@@ -156,7 +156,7 @@ def test_lists_are_opened_and_a_name_is_made_fit() -> None:
     command = ["torchrun", "--nnodes=1:3", "--nproc-per-node", "2", "-m", "a.b"]
     container = {"name": "w", "image": "i", "command": command}
     pod = {"kind": "Pod", "apiVersion": "v1", "spec": {"containers": [{**container, "env": environment}]}}
-    (found,), _ = find_jobs([{"kind": "List", "items": [pod]}, None], Wishes())
+    (found,), _ = find_jobs([{"kind": "List", "items": [pod]}, None], ConvertOptions())
     made = elastic_job(found)
     assert made["metadata"]["name"].startswith("big-job-")
     assert made["metadata"]["annotations"] == {"petctl.dev/id": "Big_Job"}
@@ -209,7 +209,7 @@ def test_what_is_of_another_shape_is_named() -> None:
     wrong[0]["spec"]["replicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["env"] = [{"name": "A"}, "B=1"]
     place = r"ElasticJob imagenet: spec\.replicaSpecs\.Worker\.template\.spec\.containers\[0\]\.env\[1\]"
     with pytest.raises(UsageError, match=rf"^{place} must be a mapping, not 'B=1'$"):
-        find_jobs(wrong, Wishes())
+        find_jobs(wrong, ConvertOptions())
 
 
 @pytest.mark.parametrize("documents", [OLD, PODS], ids=["elasticjob", "pods"])
@@ -222,7 +222,7 @@ def test_whatever_stands_in_a_place_nobody_sees_a_traceback(documents: list[dict
             inner = inner[word]
         inner[place[-1]] = copy.deepcopy(other)
         with contextlib.suppress(UsageError, FieldError):
-            for found in find_jobs(changed, Wishes(["python3", "main.py"], "python:3.11"))[0]:
+            for found in find_jobs(changed, ConvertOptions(["python3", "main.py"], "python:3.11"))[0]:
                 elastic_job(found)
                 job(found)
 

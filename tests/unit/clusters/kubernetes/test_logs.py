@@ -10,13 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.kubernetes.logs import Item, Place, event_lines, last_status, lines_so_far, node_of, worker_lines
+from petctl.clusters.kubernetes.logs import (
+    Item,
+    LogPosition,
+    event_lines,
+    last_status,
+    lines_so_far,
+    node_of,
+    worker_lines,
+)
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 
 
-def so_far(pods: Pods, places: dict[str, Place] | None = None) -> list[Item]:
+def so_far(pods: Pods, places: dict[str, LogPosition] | None = None) -> list[Item]:
     return list(lines_so_far(pods.api, NAMESPACE, "petctl.dev/job=x,petctl.dev/role=node", places))
 
 
@@ -27,7 +35,7 @@ def stream(*lines: tuple[int, bytes]) -> bytes:
     return b"".join(b"2026-01-02T03:04:%02d.000000000Z %s\n" % line for line in lines)
 
 
-def read(place: Place, *chunks: bytes) -> list[bytes]:
+def read(place: LogPosition, *chunks: bytes) -> list[bytes]:
     return [line for lines in place.new_lines(chunks) for line in lines]
 
 
@@ -37,7 +45,7 @@ def test_a_stream_is_the_same_however_it_is_cut(data: st.DataObject) -> None:
     whole = stream((1, b"one"), (1, b""), (2, b"two 2026-01-02T03:04:05Z"), (3, b"\xff\r"))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
     chunks = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)])]
-    assert read(Place(), *chunks) == [b"one\n", b"\n", b"two 2026-01-02T03:04:05Z\n", b"\xff\r\n"]
+    assert read(LogPosition(), *chunks) == [b"one\n", b"\n", b"two 2026-01-02T03:04:05Z\n", b"\xff\r\n"]
 
 
 @settings(deadline=None)
@@ -45,7 +53,7 @@ def test_a_stream_is_the_same_however_it_is_cut(data: st.DataObject) -> None:
 def test_a_second_stream_tells_only_what_the_first_did_not(times: list[int], data: st.DataObject) -> None:
     entries = [(time, b"%d" % number) for number, time in enumerate(sorted(times))]
     first = data.draw(st.integers(0, len(entries)))
-    place = Place()
+    place = LogPosition()
     found = read(place, stream(*entries[:first]))
     since = int(place.since[17:19]) if place.since else 0
     found += read(place, stream(*(entry for entry in entries if entry[0] >= since)))
@@ -53,13 +61,13 @@ def test_a_second_stream_tells_only_what_the_first_did_not(times: list[int], dat
 
 
 def test_the_end_of_a_line_that_began_before_the_stream_is_not_a_line() -> None:
-    place = Place()
+    place = LogPosition()
     assert read(place, stream((1, b"one"), (2, b"two"))) == [b"one\n", b"two\n"]
     assert read(place, b"rest of one\n", stream((2, b"two"), (3, b"three"))) == [b"three\n"]
 
 
 def test_a_torn_line_is_kept_apart_and_told_again() -> None:
-    place = Place()
+    place = LogPosition()
     assert read(place, stream((1, b"one")), b"2026-01-02T03:04:02.000000000Z tw") == [b"one\n"]
     assert place.torn == b"tw"
     assert read(place, stream((1, b"one"), (2, b"two"))) == [b"two\n"]
@@ -67,7 +75,7 @@ def test_a_torn_line_is_kept_apart_and_told_again() -> None:
 
 
 def test_words_of_the_kubelet_have_no_time_and_are_lines_too() -> None:
-    assert read(Place(), b"unable to retrieve container logs\n") == [b"unable to retrieve container logs\n"]
+    assert read(LogPosition(), b"unable to retrieve container logs\n") == [b"unable to retrieve container logs\n"]
 
 
 # -- all that is there -------------------------------------------------------------------------------------------------

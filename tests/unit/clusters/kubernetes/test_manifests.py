@@ -17,10 +17,10 @@ from petctl.errors import UsageError
 
 JOB = "My.Job-2222"
 NAME = object_name(JOB)
-WISHES = make.Wishes(image="example.org/image:1")
+WISHES = make.PodSettings(image="example.org/image:1")
 
 
-def coordinator(wishes: make.Wishes = WISHES, pieces: int = 0, secrets: list[str] | None = None) -> dict[str, Any]:
+def coordinator(wishes: make.PodSettings = WISHES, pieces: int = 0, secrets: list[str] | None = None) -> dict[str, Any]:
     return make.coordinator_job(JOB, wishes, pieces, secrets or [], stores=False, suspend=True)
 
 
@@ -142,7 +142,7 @@ def test_the_service_leads_to_the_coordinators_pod() -> None:
 
 
 def test_wishes_reach_both_kinds_of_pods_gpus_only_nodes() -> None:
-    wishes = make.Wishes("i", pull_policy="Always", pull_secrets=["x"], python="/opt/python", gpus=2, grace=7.9)
+    wishes = make.PodSettings("i", pull_policy="Always", pull_secrets=["x"], python="/opt/python", gpus=2, grace=7.9)
     jobs = [coordinator(wishes), make.node_job(JOB, wishes, 1)]
     for job in jobs:
         assert container(job)["imagePullPolicy"] == "Always"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from petctl.clusters.kubernetes.build_record import make_plan
-from petctl.clusters.kubernetes.pods.manifests import Wishes, node_job
+from petctl.clusters.kubernetes.pods.manifests import PodSettings, node_job
 from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, piece, preparation, queued
 from petctl.errors import UsageError
 from petctl.job import Job
@@ -138,7 +138,7 @@ def test_settings_that_are_wrong_name_the_cluster() -> None:
 
 def test_labels_are_on_the_pods_and_on_what_makes_them_and_never_on_petctls_own() -> None:
     said = options(labels={"kueue.x-k8s.io/queue-name": "team"}, annotations={"a": "b"})
-    made = labelled(node_job("train-1", Wishes("image", patches=[("kubernetes", piece(said))]), 1), said)
+    made = labelled(node_job("train-1", PodSettings("image", patches=[("kubernetes", piece(said))]), 1), said)
     for metadata in (made["metadata"], made["spec"]["template"]["metadata"]):
         assert metadata["labels"]["kueue.x-k8s.io/queue-name"] == "team"
         assert metadata["labels"]["petctl.dev/job"] == "train-1"

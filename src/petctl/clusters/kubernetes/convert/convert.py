@@ -48,7 +48,7 @@ _SHAPE = {
 """All that is looked into, of whatever kind an object is."""
 
 
-class Wishes(NamedTuple):
+class ConvertOptions(NamedTuple):
     """What whoever imports has said beside the files."""
 
     command: Sequence[str] = ()  # what the images' ENTRYPOINT stands for
@@ -72,7 +72,7 @@ class Found(NamedTuple):
     more: Mapping[str, Any] = {}  # fields that keep their names
 
 
-def find_jobs(documents: Sequence[object], wishes: Wishes) -> tuple[list[Found], list[str]]:
+def find_jobs(documents: Sequence[object], wishes: ConvertOptions) -> tuple[list[Found], list[str]]:
     """Every job in these documents, and a line for each thing that is left out."""
     found: list[Found] = []
     notes: list[str] = []
@@ -104,7 +104,7 @@ def find_jobs(documents: Sequence[object], wishes: Wishes) -> tuple[list[Found],
     return found, notes
 
 
-def _old_job(item: Object, wishes: Wishes, notes: list[str]) -> Found:
+def _old_job(item: Object, wishes: ConvertOptions, notes: list[str]) -> Found:
     name, spec = _name(item), item.get("spec") or {}
     where = f"ElasticJob {name}"
     workers = (spec.get("replicaSpecs") or {}).get("Worker") or {}
@@ -142,7 +142,7 @@ def _old_job(item: Object, wishes: Wishes, notes: list[str]) -> Found:
     )
 
 
-def _pods_job(job: str, pods: Sequence[Object], wishes: Wishes, notes: list[str]) -> Found:
+def _pods_job(job: str, pods: Sequence[Object], wishes: ConvertOptions, notes: list[str]) -> Found:
     """Pods that are one job: the first speaks for all, and the others must say the same."""
     first = pods[0]
     where = f"Pod {_name(first)}"
@@ -179,7 +179,7 @@ def _pods_job(job: str, pods: Sequence[Object], wishes: Wishes, notes: list[str]
 
 
 def _template(
-    where: str, written: Mapping[str, Any], wishes: Wishes, launched: bool, notes: list[str]
+    where: str, written: Mapping[str, Any], wishes: ConvertOptions, launched: bool, notes: list[str]
 ) -> tuple[Object, Launch, str]:
     """The template as it stays, what its worker runs, and the address of its script."""
     containers = _containers(written, where)
@@ -207,7 +207,7 @@ def _template(
     return template, launch, code
 
 
-def _launch(where: str, worker: Mapping[str, Any], wishes: Wishes, launched: bool) -> tuple[Launch, str]:
+def _launch(where: str, worker: Mapping[str, Any], wishes: ConvertOptions, launched: bool) -> tuple[Launch, str]:
     """What the worker runs: its own command, or what the image's ENTRYPOINT is known to be."""
     command, words = ([str(word) for word in worker.get(key) or ()] for key in ("command", "args"))
     address = words[0] if words and _ADDRESS.fullmatch(_PLACEHOLDER.sub("x", words[0])) else ""

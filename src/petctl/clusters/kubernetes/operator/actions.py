@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from petctl.clusters.kubernetes.operator.elasticjob import Object
 
 
-class Told(NamedTuple):
+class SpareReply(NamedTuple):
     """What a coordinator answered: which nodes it can spare."""
 
     wanted: int

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from petctl.clusters.kubernetes.coordinator_client import Asking
+from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
 from petctl.clusters.kubernetes.elastic_jobs import API_VERSION, KIND
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, object_name, selector
 from petctl.clusters.kubernetes.operator import pods
@@ -32,9 +32,9 @@ from petctl.clusters.kubernetes.operator.actions import (
     DeleteService,
     KeepNodes,
     Prepare,
+    SpareReply,
     Step,
     Tell,
-    Told,
 )
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, Object, read_job
 from petctl.clusters.kubernetes.operator.pod_state import is_live
@@ -59,7 +59,7 @@ _BARE: Object = {"plan": {"pieces": 0, "secrets": {}, "grants": {}}}  # of a rec
 TELL_WITHIN = 10.0  # seconds for a coordinator to answer
 
 
-class Obstacle(PetctlError):
+class StepBlocked(PetctlError):
     """Something in the cluster is in the way: somebody else's object, a quota, a policy. People are told."""
 
 
@@ -71,7 +71,7 @@ class Done(NamedTuple):
     """What became of a decision."""
 
     job: ElasticJob  # as it is then
-    told: Told | None  # what its coordinator answered, if it was asked
+    told: SpareReply | None  # what its coordinator answered, if it was asked
     obstacle: PetctlError | None  # what kept it from being done
 
 
@@ -84,7 +84,7 @@ class Acting:
     def carry_out(self, job: ElasticJob, decision: Decision) -> Done:
         """Does all of it; where no further node can be made, all but that."""
         told, made, gone = None, [], []
-        obstacle: Obstacle | None = None
+        obstacle: StepBlocked | None = None
         record: Object = {}
         for step in decision.steps:
             if isinstance(step, Prepare):
@@ -97,7 +97,7 @@ class Acting:
                 continue
             try:
                 self._do(job, step, record)
-            except Obstacle as error:
+            except StepBlocked as error:
                 if not isinstance(step, CreateNode):
                     raise
                 obstacle = error  # those that there are go on, and are told so
@@ -198,7 +198,7 @@ class Acting:
         try:
             return self._api.create(path(kind, job.namespace), owned(manifest, job))
         except (Forbidden, Invalid) as error:
-            raise Obstacle(str(error)) from None
+            raise StepBlocked(str(error)) from None
         except ObjectExists:
             found = self._api.get(path(kind, job.namespace, manifest["metadata"]["name"]))
         return self._claim(found, job)
@@ -210,7 +210,7 @@ class Acting:
         about = found["metadata"]
         if about.get("deletionTimestamp") or _once_of(found, job):
             raise Conflict(f"{about['name']} of an earlier {job.name} is not gone yet")
-        raise Obstacle(
+        raise StepBlocked(
             f"the {found.get('kind') or 'object'} {about['name']} is not this job's; remove it, or give the ElasticJob "
             "another name"
         )
@@ -231,7 +231,7 @@ class Acting:
                 place = path("poddisruptionbudgets", job.namespace, found["metadata"]["name"])
                 found = self._api.patch(place, {"metadata": version, "spec": {"minAvailable": least}})
             self._budgets.put(found)
-        except Obstacle as error:
+        except StepBlocked as error:
             self._announce(job, Announce("Unprotected", f"evictions are not limited: {error}", warning=True))
 
     def _delete_own(self, job: ElasticJob, kind: str) -> None:
@@ -240,10 +240,10 @@ class Acting:
         with suppress(NoSuchObject, Conflict):
             self._api.delete(place, uid=self._claim(self._api.get(place), job)["metadata"]["uid"])
 
-    def _tell(self, job: ElasticJob, step: Tell) -> Told:
+    def _tell(self, job: ElasticJob, step: Tell) -> SpareReply:
         """Unreachable: it could not be asked, and should be later."""
         answer = self._ask(job, "resize", wanted=step.wanted, nodes=list(step.nodes))
-        return Told(step.wanted, step.nodes, tuple(answer["release"]))
+        return SpareReply(step.wanted, step.nodes, tuple(answer["release"]))
 
     def totals(self, job: ElasticJob) -> Mapping[str, Any]:
         """What its coordinator has counted so far."""
@@ -253,7 +253,7 @@ class Acting:
     def _ask(self, job: ElasticJob, call: str, **params: Any) -> Any:
         found = Items(self._pods.of(job.uid))
         coordinators = Items(pod for pod in found if pods.role_of(pod) == COORDINATOR)
-        return Asking(self._api, job.namespace).ask(job.id, coordinators, call, TELL_WITHIN, **params)
+        return CoordinatorClient(self._api, job.namespace).ask(job.id, coordinators, call, TELL_WITHIN, **params)
 
     def _announce(self, job: ElasticJob, event: Announce) -> None:
         """Named by what it says and when in the job's life, so that a repetition is the same event."""

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from typing import Any, NamedTuple
 
 from petctl.clusters.kubernetes.names import INDEX, NODE
-from petctl.clusters.kubernetes.operator.actions import Told
+from petctl.clusters.kubernetes.operator.actions import SpareReply
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, Object
 from petctl.clusters.kubernetes.operator.pod_state import is_live, runs
 from petctl.clusters.kubernetes.operator.pods import number_of, role_of
@@ -20,7 +20,7 @@ class Seen(NamedTuple):
     service: bool = False  # is there one?
     taken: Container[int] = ()  # indices of which an earlier job of that name still has a pod
     room_at: float = 0.0  # when a machine may have got room last
-    told: Told | None = None  # just now
+    told: SpareReply | None = None  # just now
     malformed: str = ""  # why it can never run, as the server said just now
     kept: int | None = None  # nodes that its PodDisruptionBudget keeps; 0: it has none, None: that is not known
 

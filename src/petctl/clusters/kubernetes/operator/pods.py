@@ -63,9 +63,9 @@ def number_of(pod: Object, label: str = NUMBER) -> int:
     return int(text) if text.isdecimal() else -1
 
 
-def _wishes(job: ElasticJob) -> make.Wishes:
+def _wishes(job: ElasticJob) -> make.PodSettings:
     spec = job.spec["template"].get("spec") or {}
-    return make.Wishes(
+    return make.PodSettings(
         image=str(job.container.get("image") or ""),
         pull_policy=str(job.container.get("imagePullPolicy") or ""),
         pull_secrets=[secret["name"] for secret in spec.get("imagePullSecrets") or ()],

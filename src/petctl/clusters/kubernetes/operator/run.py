@@ -23,8 +23,8 @@ from typing import Any
 
 from petctl.clusters.kubernetes.elastic_jobs import KIND
 from petctl.clusters.kubernetes.names import MANAGED, NODE, NUMBER, object_name
-from petctl.clusters.kubernetes.operator.actions import Told
-from petctl.clusters.kubernetes.operator.apply import Acting, Done, Malformed, Obstacle
+from petctl.clusters.kubernetes.operator.actions import SpareReply
+from petctl.clusters.kubernetes.operator.apply import Acting, Done, Malformed, StepBlocked
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
 from petctl.clusters.kubernetes.operator.observation import Seen
 from petctl.clusters.kubernetes.operator.pod_state import ended, took_room
@@ -226,7 +226,7 @@ class Looks:
             except PetctlError as error:
                 log.warning("%s/%s: %s", *key, error)
                 self._health.failed()
-                self._queue.failed(key, HINDERED if isinstance(error, Obstacle) else LONGEST)
+                self._queue.failed(key, HINDERED if isinstance(error, StepBlocked) else LONGEST)
             except Exception:
                 log.exception("%s/%s", *key)
                 self._health.failed()
@@ -251,7 +251,7 @@ class Looks:
             except Malformed as error:
                 malformed = str(error)
                 continue
-            except (Obstacle, UsageError) as error:
+            except (StepBlocked, UsageError) as error:
                 done = Done(done.job, None, error)
             if done.told is None:
                 break
@@ -260,7 +260,7 @@ class Looks:
             raise done.obstacle
         return again
 
-    def _seen(self, job: ElasticJob, told: Told | None) -> Seen:
+    def _seen(self, job: ElasticJob, told: SpareReply | None) -> Seen:
         name, place = object_name(job.id), job.namespace
         pods = self.pods.of(job.uid)
         service = self.services.get(place, name) is not None

@@ -100,7 +100,7 @@ COORDINATOR_COUNTED = (
 """How many coordinators there were before this one: those of earlier indices, and those of its own."""
 
 
-class Wishes(NamedTuple):
+class PodSettings(NamedTuple):
     """What the user and the cluster's settings say about pods."""
 
     image: str
@@ -118,7 +118,7 @@ class Wishes(NamedTuple):
 
 
 def coordinator_job(
-    job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], stores: bool, suspend: bool
+    job_id: str, wishes: PodSettings, pieces: int, secrets: Sequence[str], stores: bool, suspend: bool
 ) -> dict[str, Any]:
     """The coordinator's Job, which owns everything else."""
     pod = coordinator_pod(job_id, wishes, pieces, secrets, stores, COORDINATOR_COUNTED)
@@ -134,7 +134,12 @@ def coordinator_job(
 
 
 def coordinator_pod(
-    job_id: str, wishes: Wishes, pieces: int, secrets: Sequence[str], stores: bool, numbers: Sequence[dict[str, Any]]
+    job_id: str,
+    wishes: PodSettings,
+    pieces: int,
+    secrets: Sequence[str],
+    stores: bool,
+    numbers: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """What the coordinator's pods are made from; `numbers`: the variables that tell how many there were before."""
     name = object_name(job_id)
@@ -167,7 +172,7 @@ def coordinator_pod(
     return patched(pod, wishes.coordinator, "kubernetes.coordinator")
 
 
-def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
+def node_job(job_id: str, wishes: PodSettings, nodes: int) -> dict[str, Any]:
     """The nodes' Job: as many pods as nodes are wanted."""
     rules = [
         {"action": "Ignore", "onExitCodes": {"containerName": "petctl", "operator": "In", "values": [LEFT]}},
@@ -178,7 +183,7 @@ def node_job(job_id: str, wishes: Wishes, nodes: int) -> dict[str, Any]:
     return _job(name, job_id, NODE, node_pod(job_id, wishes, [*COUNTED, INDEX]), nodes, wishes, replacing)
 
 
-def node_pod(job_id: str, wishes: Wishes, numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def node_pod(job_id: str, wishes: PodSettings, numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What a node's pod is made from; one that is made from a Job's by hand takes part too."""
     words = ["join", "--file", f"{_JOIN}/join.json", "--node", "$(PETCTL_INDEX)", "--address", "$(PETCTL_ADDRESS)"]
     words += ["--state-dir", STATE, "--replacement", "$(PETCTL_REPLACEMENT)", "--leave-code", str(LEFT)]
@@ -202,16 +207,16 @@ def node_pod(job_id: str, wishes: Wishes, numbers: Sequence[dict[str, Any]]) -> 
     return pod
 
 
-def agent_words(wishes: Wishes) -> list[str]:
+def agent_words(wishes: PodSettings) -> list[str]:
     """What starts the agent in a node's pod, by the image's Python or the one that was copied into the pod."""
     return [*_python_words(wishes), ARCHIVE]
 
 
-def _python_words(wishes: Wishes) -> list[str]:
+def _python_words(wishes: PodSettings) -> list[str]:
     return words_of(_PYTHON) if wishes.agent_image else [wishes.python, "-I"]
 
 
-def _readiness(wishes: Wishes) -> dict[str, Any]:
+def _readiness(wishes: PodSettings) -> dict[str, Any]:
     """A node is ready while its workers are in a round. That they are in none for a moment, between two, costs nothing;
     what a probe costs is a Python without its site packages."""
     look = f"import os, sys; sys.exit(None if os.path.exists('{_READY}') else 'its workers are in no round')"
@@ -219,7 +224,7 @@ def _readiness(wishes: Wishes) -> dict[str, Any]:
     return {"exec": {"command": [*_python_words(wishes), "-Sc", look]}, **times}
 
 
-def _python_copier(wishes: Wishes) -> dict[str, Any]:
+def _python_copier(wishes: PodSettings) -> dict[str, Any]:
     """Runs before the node's container, and copies the Python of its own image to where that has it."""
     mounts = {"agent": _AGENT, "state": STATE, "python": _PYTHON}
     return {
@@ -361,7 +366,7 @@ def _job(
     role: str,
     pod: dict[str, Any],
     size: int,
-    wishes: Wishes,
+    wishes: PodSettings,
     more: dict[str, Any],
 ) -> dict[str, Any]:
     metadata = _metadata(name, job_id, role)
@@ -379,7 +384,7 @@ def _job(
 def _pod(
     job_id: str,
     role: str,
-    wishes: Wishes,
+    wishes: PodSettings,
     image: str,
     command: list[str],
     files: Mapping[str, tuple[str, dict[str, Any]]],

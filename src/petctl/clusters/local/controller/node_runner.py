@@ -126,7 +126,7 @@ class NodeKeeper:
         if node.wanted and not self.closing and not _delay(node):
             self.step(Expect((name,), self.patience))  # at once, so that the next round does not start without it
         if node.pid:
-            asyncio.get_running_loop().call_later(LINGER, self._put_down, node, node.pid, incarnation)
+            asyncio.get_running_loop().call_later(LINGER, self._kill_node, node, node.pid, incarnation)
 
     def rows(self) -> Dict[str, Dict[str, Any]]:
         """What status shows of each node beside the coordinator's own facts."""
@@ -300,7 +300,7 @@ class NodeKeeper:
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
-    def _put_down(self, node: LocalNode, pid: int, incarnation: str) -> None:
+    def _kill_node(self, node: LocalNode, pid: int, incarnation: str) -> None:
         alive = self.directory.node_alive(node.name)  # if not, only its container's end has not been seen
         if node.pid == pid and alive and not self.connected(node.name, incarnation):
             self.recorder.event("node", f"node {node.name} is lost but not dead: killed (pid {pid})", node=node.name)

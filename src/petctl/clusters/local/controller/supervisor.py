@@ -40,7 +40,7 @@ from petctl.clusters.local.job_directory import (
     write_once,
 )
 from petctl.clusters.local.processes import sweep
-from petctl.clusters.local.queue.node_quota import Allotment
+from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.queue.queue import look
 from petctl.clusters.local.secrets import secret_values
 from petctl.controller.plurals import scaling
@@ -54,7 +54,7 @@ from petctl.rendezvous.net.calls import FLAG, WHOLE, Call
 from petctl.rendezvous.net.server import CoordinatorServer
 
 if TYPE_CHECKING:
-    from petctl.clusters.local.pools.model import Wish
+    from petctl.clusters.local.pools.model import GiveBack
 
 QUEUE_STEP = 0.2  # seconds between two looks of the head of the line
 GROW_STEP = 1.0  # ... and of every job that runs, for slots that it may take and for others that are due
@@ -69,7 +69,7 @@ class Supervisor:
     def __init__(self, directory: JobDirectory, record: Dict[str, Any], epoch: int) -> None:
         self.directory, self.record, self.plan, self.epoch = directory, record, record["plan"], epoch
         self.size = Config(**self.plan["config"])
-        self.allotment = Allotment(directory, record)
+        self.allotment = NodeQuota(directory, record)
         self.recorder = Recorder(directory, record)
         self.sending = Sending(directory, record, self.recorder.event, self.recorder.touch)
         self.standby = Standby(self.plan["supervisor"])
@@ -134,7 +134,7 @@ class Supervisor:
     def _settle_without_nodes(self, outcome: Outcome) -> None:
         self._record(outcome)
         self.recorder.event("closing", f"{outcome.state}: {outcome.sentence}")
-        self._bow_out()
+        self._finish()
 
     # -- at work -------------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Supervisor:
         await self.sending.send_the_rest()
         for task in watch:
             task.cancel()
-        self._bow_out()
+        self._finish()
         self.server.close()
         await asyncio.sleep(0)  # the last words are written before the loop ends
 
@@ -331,11 +331,11 @@ class Supervisor:
         except (PetctlError, OSError) as error:
             log.debug("%s", error)
 
-    def _obey(self, wish: Wish) -> None:
+    def _obey(self, wish: GiveBack) -> None:
         """Nodes go back to the cluster."""
-        from petctl.clusters.local.pools.preemption import obey
+        from petctl.clusters.local.pools.preemption import apply
 
-        obey(self, wish)
+        apply(self, wish)
         if self.going_back:
             self.over.set()
 
@@ -367,7 +367,7 @@ class Supervisor:
         parts = (results_place(self.record), self.sending.sentence(), *self.unsaved[:UNSAVED_TOLD])
         return "; ".join(part for part in parts if part)
 
-    def _bow_out(self) -> None:
+    def _finish(self) -> None:
         assert self.outcome is not None
         sweep(self.directory.id, self.directory.nodes)
         if self.plan.get("container"):

@@ -77,7 +77,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Wish:
+class GiveBack:
     """A job is to give nodes back and keep so many; 0: all, and go back into the queue, or end if `end`."""
 
     job: str
@@ -105,7 +105,7 @@ def wanted_nodes(size: Size, claims: Sequence[Claim]) -> int:
     return min(size.high, max(size.low, needed))
 
 
-def wishes(size: Size, nodes: Sequence[Node], claims: Sequence[Claim]) -> List[Wish]:
+def wishes(size: Size, nodes: Sequence[Node], claims: Sequence[Claim]) -> List[GiveBack]:
     """What has to be asked of jobs that have leaving nodes; an elastic one that can do with fewer only gets smaller."""
     if size.deallocation == WAIT:
         return []
@@ -116,7 +116,7 @@ def wishes(size: Size, nodes: Sequence[Node], claims: Sequence[Claim]) -> List[W
         if staying < len(mine):
             enough = staying >= max(1, claim.minimum)
             end = not enough and size.deallocation == TERMINATE
-            found.append(Wish(claim.job, staying if enough else 0, end))
+            found.append(GiveBack(claim.job, staying if enough else 0, end))
     return found
 
 

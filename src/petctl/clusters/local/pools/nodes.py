@@ -24,8 +24,8 @@ from petctl.clusters.local.pools.model import (
     SHOWN,
     UNUSABLE,
     Claim,
+    GiveBack,
     Node,
-    Wish,
     settle,
     wishes,
 )
@@ -150,7 +150,7 @@ def counted(nodes: Sequence[Node]) -> Dict[str, int]:
     return {state: shown.count(state) for state in SHOWN}
 
 
-def wish_of(home: Path, name: str, job: str) -> Optional[Wish]:
+def wish_of(home: Path, name: str, job: str) -> Optional[GiveBack]:
     """What the cluster asks of a job now; only read, because whoever made it smaller has settled it."""
     spec, here, claims = _as_they_are(home, name)
     found = wishes(spec.size, here, claims) if spec is not None and not spec.deleting else []

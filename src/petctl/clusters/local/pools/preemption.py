@@ -14,7 +14,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from petctl.clusters.local.controller.start_environment import keep_environment
-from petctl.clusters.local.pools.model import Wish
+from petctl.clusters.local.pools.model import GiveBack
 from petctl.rendezvous.core.events import End, Scale
 from petctl.rendezvous.core.messages import CANCELLED, Outcome
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from petctl.clusters.local.controller.supervisor import Supervisor
 
 
-def obey(supervisor: Supervisor, wish: Wish) -> None:
+def apply(supervisor: Supervisor, wish: GiveBack) -> None:
     """Gives back what the cluster asks for; what takes time goes on by itself."""
     name = supervisor.record["cluster"]
     if wish.end:

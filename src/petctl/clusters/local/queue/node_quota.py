@@ -11,22 +11,22 @@ import logging
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 from petctl.clusters.local.job_directory import JobDirectory, write_text
-from petctl.clusters.local.queue.queue import Turn, line_of, slots_of
+from petctl.clusters.local.queue.queue import Turn, queue_of, slots_of
 from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, running_nodes, wanted_nodes
 from petctl.errors import NoRoom, PetctlError
 
 if TYPE_CHECKING:
-    from petctl.clusters.local.pools.model import Wish
+    from petctl.clusters.local.pools.model import GiveBack
 
 log = logging.getLogger("petctl.supervisor")
 
 
-class Allotment:
+class NodeQuota:
     """One job's size: `wanted` by the user, `granted` by the machine."""
 
     def __init__(self, directory: JobDirectory, record: Dict[str, Any]) -> None:
         self._directory, self._record = directory, record
-        self.line = line_of(directory.home, record["cluster"])
+        self.line = queue_of(directory.home, record["cluster"])
         self._slots = slots_of(directory.home, record["cluster"])
         self.granted = 0
         self.wanted = self._read()
@@ -77,7 +77,7 @@ class Allotment:
             log.warning("%s", error)
         self.granted = min(self.granted, count)
 
-    def wish(self) -> Optional[Wish]:
+    def wish(self) -> Optional[GiveBack]:
         """What a cluster that gets smaller asks of this job."""
         if self.line.name == LOCAL:
             return None

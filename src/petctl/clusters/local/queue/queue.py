@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from petctl.clusters.local.controller.spawn import start_supervisor
-from petctl.clusters.local.finalize import bury
+from petctl.clusters.local.finalize import finalize
 from petctl.clusters.local.job_directory import JobDirectory
-from petctl.clusters.local.queue.queue_claims import fate_of
+from petctl.clusters.local.queue.queue_claims import job_phase
 from petctl.clusters.local.queue.queue_claims import slots_of as slots_of
 from petctl.clusters.local.queue.scheduler import MOST_LIVES, Claim, Standing, decide, standings
 from petctl.clusters.local.queue.slots import Settled, Slots, beginners
@@ -33,13 +33,13 @@ RECENT = 0.2  # seconds for which one look is enough: a list of many jobs looks 
 
 def look(home: Path, name: str) -> None:
     """Starts whoever is due on a cluster, and lets go of what nobody needs any more."""
-    line_of(home, name).look()
+    queue_of(home, name).look()
 
 
 @lru_cache
-def line_of(home: Path, name: str) -> Line:
+def queue_of(home: Path, name: str) -> Queue:
     """The line of a cluster; one for all who ask in this process, so that they share their looks."""
-    return Line(home, name)
+    return Queue(home, name)
 
 
 class Turn(NamedTuple):
@@ -84,12 +84,12 @@ class View:
         return directory.job.exists() and not directory.outcome.exists()
 
 
-class Line:
+class Queue:
     """One cluster's line, as one process sees it."""
 
     def __init__(self, home: Path, name: str) -> None:
         self.home, self.name, self.jobs = home, name, home / "jobs"
-        self._fate = partial(fate_of, self.jobs)
+        self._fate = partial(job_phase, self.jobs)
         self._view: Optional[View] = None
 
     def look(self, slots: Optional[Slots] = None) -> View:
@@ -109,7 +109,7 @@ class Line:
     def _due(self, claims: Sequence[Claim]) -> bool:
         return bool(decide(claims, self._fate, lambda claim: claim.slots, time.time(), beginners()))
 
-    def glance(self, job: str) -> Optional[Standing]:
+    def peek(self, job: str) -> Optional[Standing]:
         """Where a job stands; looks, unless that has just been done."""
         view = self._view
         if view is None or time.monotonic() - view.time > RECENT or view.standing(job) is None:
@@ -142,7 +142,9 @@ class Line:
         for job in settled.decision.give_up:
             directory = JobDirectory(self.jobs / job)
             log = directory.supervisor_log
-            bury(directory, f"its supervisor was started {MOST_LIVES} times and ended before it had begun; see {log}")
+            finalize(
+                directory, f"its supervisor was started {MOST_LIVES} times and ended before it had begun; see {log}"
+            )
 
     def _inside(self) -> bool:
         """Whether this is a part of a job of the same home: what it starts would end with its node, and its job's

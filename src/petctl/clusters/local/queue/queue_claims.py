@@ -71,7 +71,7 @@ def running_nodes(directory: JobDirectory) -> int:
     return sum(directory.node_alive(name) for name in directory.node_names())
 
 
-def fate_of(jobs: Path, claim: Claim) -> str:
+def job_phase(jobs: Path, claim: Claim) -> str:
     """What became of the job."""
     directory = JobDirectory(jobs / claim.job)
     if not directory.job.exists():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from petctl.cli.options import print_json
-from petctl.compat.act.cli.flags import Said, verb
+from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import say
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @verb("init", "act init", "act -c eu init", heeds=("cluster", "output"))
-def init(said: Said) -> None:
+def init(said: Flags) -> None:
     """Pin the code of the current directory as it is now: submit and resubmit run the last one pinned.
 
     Only what has changed is taken anew, so initi is the same. The snapshot also goes to code_path, if the YAML has one,
@@ -29,7 +29,7 @@ def init(said: Said) -> None:
 
 
 @verb("initc", "act initc", "act -ca 'clean fast' initc", heeds=("cluster", "compile_args", "output"))
-def initc(said: Said) -> None:
+def initc(said: Flags) -> None:
     """Pin the code, run its compile.aml.sh in the run's image or here, and pin what that has built.
 
     Runs can begin with the code as it was until the build has ended. initic is the same.
@@ -39,7 +39,7 @@ def initc(said: Said) -> None:
     _tell(said, build(said.config(), said.compile_args, say=say), "")
 
 
-def _tell(said: Said, made: Pin, location: str) -> None:
+def _tell(said: Flags, made: Pin, location: str) -> None:
     if said.json:
         print_json(
             {

@@ -7,7 +7,7 @@ import re
 import click
 
 from petctl.cli.options import complete_job, print_json
-from petctl.compat.act.cli.flags import Said, verb
+from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import say
 from petctl.errors import NotFound
 
@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]+")
     heeds=("output",),
 )
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_job)
-def abort(said: Said, runs: tuple[str, ...]) -> None:
+def abort(said: Flags, runs: tuple[str, ...]) -> None:
     """End runs; a unique end of the id is enough. Their logs stay."""
     from petctl.compat.act.runs import abort as end
     from petctl.compat.act.runs import find_runs
@@ -47,7 +47,7 @@ def abort(said: Said, runs: tuple[str, ...]) -> None:
 )
 @click.argument("run", metavar="RUN|IP", shell_complete=complete_job)
 @click.argument("words", metavar="[COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-def ssh(said: Said, run: str, words: tuple[str, ...]) -> int:
+def ssh(said: Flags, run: str, words: tuple[str, ...]) -> int:
     """A shell on a node of a run, or a command there; exits with its exit code. Needs no sshd, key or password."""
     from petctl.compat.act.runs import find_run
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import print_json
-from petctl.compat.act.cli.flags import Said, verb
+from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import confirm, say
 from petctl.controller.plurals import counted
 
@@ -27,7 +27,7 @@ _paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
     heeds=("cluster", "output"),
 )
 @click.argument("prefixes", metavar="PREFIX...", nargs=-1, required=True)
-def ls(said: Said, prefixes: tuple[str, ...]) -> None:
+def ls(said: Flags, prefixes: tuple[str, ...]) -> None:
     """List the files in the blob whose names begin with PREFIX: size, time, name; then their sum.
 
     PREFIX begins with a mapped folder: data/... where the YAML has data_folder.
@@ -58,7 +58,7 @@ def ls(said: Said, prefixes: tuple[str, ...]) -> None:
     heeds=("cluster", "from_cluster", "output"),
 )
 @_paths
-def upload(said: Said, paths: tuple[str, ...]) -> None:
+def upload(said: Flags, paths: tuple[str, ...]) -> None:
     """Copy files or folders of this machine to the blob; with -f from the blob of another configuration.
 
     What is there already is skipped; a run that was interrupted goes on where it was.
@@ -72,7 +72,7 @@ def upload(said: Said, paths: tuple[str, ...]) -> None:
 
 @verb("download", "act d data/coco", "act -c eu d output/best.pt", heeds=("cluster", "output"))
 @_paths
-def download(said: Said, paths: tuple[str, ...]) -> None:
+def download(said: Flags, paths: tuple[str, ...]) -> None:
     """Copy files or folders from the blob to this machine; what is here already is skipped."""
     from petctl.compat.act.data import download as copy
 
@@ -87,7 +87,7 @@ def download(said: Said, paths: tuple[str, ...]) -> None:
     heeds=("cluster", "yes", "output"),
 )
 @_paths
-def rm(said: Said, paths: tuple[str, ...]) -> None:
+def rm(said: Flags, paths: tuple[str, ...]) -> None:
     """Remove exactly these files, or folders with everything in them, from the blob; asks on a terminal only.
 
     It cannot be undone. What only begins with the same letters stays.
@@ -108,7 +108,7 @@ def rm(said: Said, paths: tuple[str, ...]) -> None:
 
 @verb("url", "act url output/best.pt", heeds=("cluster", "output"))
 @_paths
-def url(said: Said, paths: tuple[str, ...]) -> None:
+def url(said: Flags, paths: tuple[str, ...]) -> None:
     """Print a link for each file, with which anybody can read it for 30 days."""
     from petctl.compat.act.data import url as link
 
@@ -121,14 +121,14 @@ def url(said: Said, paths: tuple[str, ...]) -> None:
         click.echo(one)
 
 
-def _shown(said: Said) -> Progress:
+def _shown(said: Flags) -> Progress:
     """How far a transfer is, on stderr."""
     from petctl.cli.data.progress import Progress as Shown
 
     return partial(Shown, quiet=said.json)
 
 
-def _tell(said: Said, moves: list[Moved]) -> None:
+def _tell(said: Flags, moves: list[Moved]) -> None:
     from petctl.cli.data.progress import size
     from petctl.cli.terminal.text import duration
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 
-from petctl.compat.act.cli.flags import Said
+from petctl.compat.act.cli.flags import Flags
 
 HAVE_THEIR_OWN = frozenset(
     {"mpirun", "mpiexec", "srun", "head", "tail", "nice", "xargs", "echo", "sed", "sort", "grep"}
@@ -25,7 +25,7 @@ _WORDS = {"-n": "num_gpu", "--num_gpu": "num_gpu", "-c": "cluster", "-single": "
 _SWITCHES = ("single", "hold")
 
 
-def misplaced(program: str, verb: str, words: Sequence[str], said: Said, known: Callable[[str], bool]) -> list[str]:
+def misplaced(program: str, verb: str, words: Sequence[str], said: Flags, known: Callable[[str], bool]) -> list[str]:
     """A sentence for each such flag; `known` tells whether a name is that of a configuration."""
     if not words or PurePath(words[0]).name in HAVE_THEIR_OWN:
         return []
@@ -33,7 +33,7 @@ def misplaced(program: str, verb: str, words: Sequence[str], said: Said, known: 
     for place, word in enumerate(words):
         name = _WORDS.get(word)
         value = words[place + 1] if place + 1 < len(words) else ""
-        if name is None or getattr(said, name) is not getattr(Said(), name):
+        if name is None or getattr(said, name) is not getattr(Flags(), name):
             continue
         if (name == "num_gpu" and not value.isdigit()) or (name == "cluster" and not known(value)):
             continue

@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 COMMAND_BEHIND = {**CONTEXT, "allow_interspersed_args": False}  # all from the first word on is the command's own
 
 
-class Said(NamedTuple):
+class Flags(NamedTuple):
     """What the flags of a command line say together."""
 
     num_gpu: int | None = None
@@ -159,7 +159,7 @@ def root(program: str) -> click.Group:
 def verb(
     name: str, *lines: str, heeds: tuple[str, ...] = (), command_behind: bool = False
 ) -> Callable[[Function], Any]:
-    """A verb: the function's own arguments, and all flags as one `Said`."""
+    """A verb: the function's own arguments, and all flags as one `Flags`."""
 
     def decorate(function: Function) -> click.Command:
         @functools.wraps(function)
@@ -173,7 +173,7 @@ def verb(
             for flag in FLAGS:
                 if flag.name not in (*heeds, *_ANYWHERE) and both[flag.name] not in (None, False):
                     say(f"{flag.words[0]} has no effect on {context.info_name}")
-            answer = function(Said(**both), **given)
+            answer = function(Flags(**both), **given)
             return answer if isinstance(answer, int) else 0
 
         settings = COMMAND_BEHIND if command_behind else CONTEXT

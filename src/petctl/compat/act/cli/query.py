@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.options import complete_job, print_json
-from petctl.compat.act.cli.flags import Said, verb
+from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import say
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _ABOVE = ("logFiles", "all_log_path")  # printed before the facts
     heeds=("cluster", "without_log", "without_details", "end_of_log", "max", "output"),
 )
 @click.argument("runs", metavar="[RUN...]", nargs=-1, shell_complete=complete_job)
-def query(said: Said, runs: tuple[str, ...]) -> int:
+def query(said: Flags, runs: tuple[str, ...]) -> int:
     """Fetch the logs of runs, show the last 100 lines of rank 0, the paths of all logs, and what is known of each run.
 
     Logs lie in ./assets/RUN, or in $AML_LOG_FOLDER/RUN; only what is new is fetched. Without RUN: list the newest runs
@@ -51,25 +51,25 @@ def query(said: Said, runs: tuple[str, ...]) -> int:
 
 
 @verb("failed", "act f", "act -c eu qf --max 10", heeds=_LISTS)
-def failed(said: Said) -> int:
+def failed(said: Flags) -> int:
     """List the experiment's runs that failed, newest first."""
     return _list(said, ("Failed",))
 
 
 @verb("qq", "act qq", heeds=_LISTS)
-def queued(said: Said) -> int:
+def queued(said: Flags) -> int:
     """List the experiment's runs that wait."""
     return _list(said, ("Queued", "Starting"))
 
 
 @verb("qr", "act qr", heeds=_LISTS)
-def running(said: Said) -> int:
+def running(said: Flags) -> int:
     """List the experiment's runs that run."""
     return _list(said, ("Running",))
 
 
 @verb("blame", "act blame", "act -c eu blame", heeds=("cluster", "max", "output"))
-def blame(said: Said) -> int:
+def blame(said: Flags) -> int:
     """List the five runs of the cluster that have run longest, whoever's experiment they are of."""
     from petctl.compat.act.overview import blame as longest
 
@@ -77,14 +77,14 @@ def blame(said: Said) -> int:
 
 
 @verb("summary", "act summary", "act -c eu summary -o json", heeds=("cluster", "output"))
-def summary(said: Said) -> int:
+def summary(said: Flags) -> int:
     """Say what the cluster has, what of it is free, and which runs run and wait."""
     return tell_summary(said)
 
 
 @verb("parse", "act parse 60ce2fc7", heeds=("output",))
 @click.argument("run", metavar="RUN", shell_complete=complete_job)
-def parse(said: Said, run: str) -> int:
+def parse(said: Flags, run: str) -> int:
     """Say why a run failed: known causes that are found in its logs and its status, with advice."""
     from petctl.cli.jobs.diagnose import diagnosis_lines
     from petctl.compat.act.runs import find_run
@@ -100,7 +100,7 @@ def parse(said: Said, run: str) -> int:
     return 0
 
 
-def tell_summary(said: Said) -> int:
+def tell_summary(said: Flags) -> int:
     """Of the cluster that is meant."""
     from petctl.compat.act.overview import summary as sums
 
@@ -112,7 +112,7 @@ def tell_summary(said: Said) -> int:
     return 0
 
 
-def _look(said: Said, handle: JobHandle) -> dict[str, Any]:
+def _look(said: Flags, handle: JobHandle) -> dict[str, Any]:
     """One run; text is printed as it comes."""
     from petctl.compat.act.client import log_folder
     from petctl.compat.act.run_facts import facts
@@ -135,13 +135,13 @@ def _look(said: Said, handle: JobHandle) -> dict[str, Any]:
     return found
 
 
-def _list(said: Said, states: tuple[str, ...] | None) -> int:
+def _list(said: Flags, states: tuple[str, ...] | None) -> int:
     from petctl.compat.act.overview import runs
 
     return _rows(said, runs(said.config(), states, said.max))
 
 
-def _rows(said: Said, rows: list[dict[str, Any]]) -> int:
+def _rows(said: Flags, rows: list[dict[str, Any]]) -> int:
     if said.json:
         print_json(rows)
     elif rows:

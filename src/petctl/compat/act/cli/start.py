@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import complete_job, print_json
-from petctl.compat.act.cli.flags import Said, verb
+from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import say
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from petctl.compat.act.compile import Wish
+    from petctl.compat.act.compile import RunRequest
     from petctl.jobs import JobHandle
 
 _HEEDS = ("num_gpu", "cluster", "single", "hold", "compile_args", "new_code", "output")
@@ -32,7 +32,7 @@ _words = click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPR
     command_behind=True,
 )
 @_words
-def submit(said: Said, words: tuple[str, ...]) -> int:
+def submit(said: Flags, words: tuple[str, ...]) -> int:
     """Run a command on a cluster, with the code that was pinned last; the run's id is printed.
 
     Flags of act's own come before COMMAND, before or behind the verb; every word behind it is its own and arrives as it
@@ -49,7 +49,7 @@ def submit(said: Said, words: tuple[str, ...]) -> int:
     command_behind=True,
 )
 @_words
-def s(said: Said, words: tuple[str, ...]) -> int:
+def s(said: Flags, words: tuple[str, ...]) -> int:
     """With a command: submit. Alone: summary."""
     if words:
         return _submit(said, words)
@@ -65,7 +65,7 @@ def s(said: Said, words: tuple[str, ...]) -> int:
     command_behind=True,
 )
 @_words
-def local(said: Said, words: tuple[str, ...]) -> int:
+def local(said: Flags, words: tuple[str, ...]) -> int:
     """Run a command on this machine as it would run on a cluster, in one process; follow it, exit with its code.
 
     Mapped folders that are here are used as they are.
@@ -106,7 +106,7 @@ def local(said: Said, words: tuple[str, ...]) -> int:
     heeds=("cluster", "resubmit_to", "new_code", "output"),
 )
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_job)
-def resubmit(said: Said, runs: tuple[str, ...]) -> int:
+def resubmit(said: Flags, runs: tuple[str, ...]) -> int:
     """Abort runs and, when nothing of them runs any more, run the same again with the code that was pinned last.
 
     Command, GPUs and flags are those of the run; the rest is what its YAML says today. The new ids are printed.
@@ -123,7 +123,7 @@ def resubmit(said: Said, runs: tuple[str, ...]) -> int:
     return _tell(said, started, len(before))
 
 
-def _submit(said: Said, words: tuple[str, ...]) -> int:
+def _submit(said: Flags, words: tuple[str, ...]) -> int:
     from petctl.compat.act.runs import submit as start
 
     wish = _wish(said, "submit", words)
@@ -133,15 +133,15 @@ def _submit(said: Said, words: tuple[str, ...]) -> int:
     return _tell(said, [start(config, wish, new_code=said.new_code, say=say)])
 
 
-def _wish(said: Said, verb: str, words: tuple[str, ...]) -> Wish:
+def _wish(said: Flags, verb: str, words: tuple[str, ...]) -> RunRequest:
     from petctl.compat.act.cli.flag_hints import misplaced
-    from petctl.compat.act.compile import Wish
+    from petctl.compat.act.compile import RunRequest
 
     if not words:
         raise UsageError(f"what is to be run? For example: {_program()} {verb} python train.py")
     for sentence in misplaced(_program(), verb, words, said, _is_config):
         say(sentence)
-    return Wish(list(words), said.num_gpu, said.single, said.hold, said.compile_args)
+    return RunRequest(list(words), said.num_gpu, said.single, said.hold, said.compile_args)
 
 
 def _is_config(name: str) -> bool:
@@ -153,7 +153,7 @@ def _program() -> str:
     return click.get_current_context().find_root().info_name or "act"
 
 
-def _tell(said: Said, started: Iterable[JobHandle], count: int = 1) -> int:
+def _tell(said: Flags, started: Iterable[JobHandle], count: int = 1) -> int:
     """Ids as they come: where one of several fails, those before it run, and are told."""
     ids: list[str] = []
     try:

@@ -13,7 +13,7 @@ from typing import Any
 
 from petctl.clusters.base import DEFAULT, how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden, read_account
-from petctl.compat.act.config.config import Config, Place, is_cluster, kind_of
+from petctl.compat.act.config.config import BlobFolder, Config, is_cluster, kind_of
 from petctl.compat.act.config.documents import read_document, user_path
 from petctl.compat.act.config.keys import CODE, FOLDER, IDLE, IDLE_IN_ENTRY
 from petctl.compat.act.config.zip_rules import read_zip_options
@@ -85,7 +85,7 @@ class Making:
             )
         return DEFAULT
 
-    def _place(self, key: str, entry: Mapping[str, Any]) -> Place:
+    def _place(self, key: str, entry: Mapping[str, Any]) -> BlobFolder:
         key = f"config_param.{key}"
         file = entry.get("azure_blob_config_file") or self.said.get("azure_blob_config_file")
         if not file:
@@ -101,9 +101,9 @@ class Making:
         if not account.container:
             raise self._wrong(key, f"container_name is missing in {account.file}")
         location = f"az://{account.name}/{account.container}/{entry['path']}".rstrip("/")
-        return Place(location, account, entry.get("mode") or "rw")
+        return BlobFolder(location, account, entry.get("mode") or "rw")
 
-    def _share(self, key: str, entry: Mapping[str, Any], account: Account) -> Place:
+    def _share(self, key: str, entry: Mapping[str, Any], account: Account) -> BlobFolder:
         """A file share: only where a directory of this machine stands for it."""
         from petctl.storage.stores.credentials import resolve
         from petctl.storage.stores.location import SHARE_HOST, parse_location
@@ -117,7 +117,7 @@ class Making:
             resolve(parse_location(location), surroundings(petctl_home()))
         except UsageError as error:
             raise self._wrong(key, str(error)) from None
-        return Place(location, account, entry.get("mode") or "rw")
+        return BlobFolder(location, account, entry.get("mode") or "rw")
 
     def _image(self) -> dict[str, Any]:
         docker = {name: value for name, value in self.said.get("docker", {}).items() if value is not None}

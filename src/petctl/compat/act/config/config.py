@@ -31,7 +31,7 @@ VARIABLE = "AML_CONFIG_PATH"
 BEGIN = "begin with two lines in it, such as\n  experiment_name: mine\n  gpu_per_node: 1"
 
 
-class Place(NamedTuple):
+class BlobFolder(NamedTuple):
     """A path in a storage account."""
 
     location: str  # az://ACCOUNT/CONTAINER/PATH, or https://ACCOUNT.file.core.windows.net/SHARE/PATH
@@ -47,8 +47,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     root: Path = field(default_factory=Path.cwd)  # the project: aux_data lies in it
     cluster: str = DEFAULT  # petctl's, that runs go to
     experiment: str = ""
-    code_path: Place | None = None
-    folders: dict[str, Place] = field(default_factory=dict)
+    code_path: BlobFolder | None = None
+    folders: dict[str, BlobFolder] = field(default_factory=dict)
     multi_process: bool = True
     gpu_per_node: int = 4
     process_count_per_node: int = 0  # 0: as many as GPUs

@@ -18,8 +18,8 @@ from petctl.clusters.kubernetes.operator.install.objects import (
     CHECKSUM,
     MINE,
     NAME,
+    InstallOptions,
     Object,
-    Wishes,
     definition,
     namespace,
     objects,
@@ -38,7 +38,7 @@ _SELECTOR = ",".join(f"{name}={value}" for name, value in MINE.items())
 Tell = Callable[[str], None]
 
 
-def install(api: Api, wishes: Wishes, archive: bytes, tell: Tell, timeout: float = 120.0) -> str:
+def install(api: Api, wishes: InstallOptions, archive: bytes, tell: Tell, timeout: float = 120.0) -> str:
     """Applies everything and waits until the operator leads; a sentence about that. `tell` hears what it waits for."""
     with _for_administrators("install"):
         _check(api, wishes)
@@ -55,7 +55,7 @@ def install(api: Api, wishes: Wishes, archive: bytes, tell: Tell, timeout: float
     return _await_leader(api, wishes, applied, tell, timeout)
 
 
-def uninstall(api: Api, wishes: Wishes, with_jobs: bool, tell: Tell) -> list[str]:
+def uninstall(api: Api, wishes: InstallOptions, with_jobs: bool, tell: Tell) -> list[str]:
     """Takes it away, and says what was there: not the definition and the jobs, unless `with_jobs`."""
     with _for_administrators("uninstall"):
         _check(api, wishes, removing=True)
@@ -69,7 +69,7 @@ def uninstall(api: Api, wishes: Wishes, with_jobs: bool, tell: Tell) -> list[str
     return [f"{thing['kind']} {thing['metadata']['name']}" for thing in removed]
 
 
-def jobs(api: Api, wishes: Wishes) -> list[Object]:
+def jobs(api: Api, wishes: InstallOptions) -> list[Object]:
     """The ElasticJobs that such an operator looks after."""
     with suppress(NoSuchObject):  # nobody here knows them
         found = api.list(path(PLURAL, wishes.only_namespace))
@@ -86,7 +86,7 @@ def _for_administrators(what: str) -> Iterator[None]:
         raise Forbidden(f"{error.status.get('message') or error}; have an administrator {what} the operator") from None
 
 
-def _check(api: Api, wishes: Wishes, removing: bool = False) -> None:
+def _check(api: Api, wishes: InstallOptions, removing: bool = False) -> None:
     """Refuses what would have two operators look after the same jobs, or would take away a part of another one."""
     there = api.list(path("deployments"), _SELECTOR)
     for found in sorted(there, key=lambda found: bool(found["metadata"]["namespace"] != wishes.namespace)):
@@ -119,7 +119,7 @@ def _only(deployment: Object) -> str:
     return str(words[words.index("--namespace") + 1]) if "--namespace" in words else ""
 
 
-def _words(wishes: Wishes) -> str:
+def _words(wishes: InstallOptions) -> str:
     """The options that mean this operator."""
     only = f" --only-namespace {wishes.only_namespace}" if wishes.only_namespace else ""
     return f"--namespace {wishes.namespace}{only}"
@@ -145,7 +145,7 @@ def _await_established(api: Api) -> None:
     raise KubernetesError(f"the server does not take up {DEFINITION}; see: kubectl describe crd {DEFINITION}")
 
 
-def _await_leader(api: Api, wishes: Wishes, deployment: Object, tell: Tell, timeout: float) -> str:
+def _await_leader(api: Api, wishes: InstallOptions, deployment: Object, tell: Tell, timeout: float) -> str:
     home, reason = wishes.namespace, ""
     for pods in _news(api, path("pods", home), timeout):
         fresh = [pod for pod in pods if _is_fresh(pod, deployment)]

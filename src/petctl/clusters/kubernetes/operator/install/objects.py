@@ -39,7 +39,7 @@ _RBAC = "rbac.authorization.k8s.io"
 Object = dict[str, Any]
 
 
-class Wishes(NamedTuple):
+class InstallOptions(NamedTuple):
     """What can be chosen about an installation."""
 
     image: str = IMAGE
@@ -49,12 +49,12 @@ class Wishes(NamedTuple):
     pull_secrets: Sequence[str] = ()
 
 
-def objects(wishes: Wishes, archive: bytes) -> list[Object]:
+def objects(wishes: InstallOptions, archive: bytes) -> list[Object]:
     """All of them, in the order in which they have to be made; `archive` is the operator's."""
     return [*namespace(wishes), *definition(), *operator(wishes, archive)]
 
 
-def namespace(wishes: Wishes) -> list[Object]:
+def namespace(wishes: InstallOptions) -> list[Object]:
     """The namespace, where it is the operator's alone."""
     if wishes.namespace == wishes.only_namespace:
         return []
@@ -76,7 +76,7 @@ def definition() -> list[Object]:
     ]
 
 
-def operator(wishes: Wishes, archive: bytes) -> list[Object]:
+def operator(wishes: InstallOptions, archive: bytes) -> list[Object]:
     """The operator itself: who it is, what it may do, its file and its pods."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(NAME, wishes.namespace)}
     data = {ARCHIVE: base64.b64encode(archive).decode()}
@@ -95,7 +95,7 @@ def operator(wishes: Wishes, archive: bytes) -> list[Object]:
     return [account, *jobs, *rights, lease, config, _deployment(wishes, digest)]
 
 
-def rights_name(wishes: Wishes) -> str:
+def rights_name(wishes: InstallOptions) -> str:
     """The role for jobs, which may lie where another operator's lies too: each operator's has a name of its own.
 
     The plain name is for two that cannot meet: an operator's role in its own namespace, and the cluster-wide role of
@@ -133,7 +133,7 @@ def labels() -> dict[str, str]:
     return {**MINE, "app.kubernetes.io/part-of": "petctl", "app.kubernetes.io/version": petctl.__version__}
 
 
-def _deployment(wishes: Wishes, digest: str) -> Object:
+def _deployment(wishes: InstallOptions, digest: str) -> Object:
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
@@ -166,7 +166,7 @@ def _deployment(wishes: Wishes, digest: str) -> Object:
     }
 
 
-def _container(wishes: Wishes) -> Object:
+def _container(wishes: InstallOptions) -> Object:
     only = ["--namespace", wishes.only_namespace] if wishes.only_namespace else []
     # one file, and not the directory: it stays the same for as long as the pod lives, whatever becomes of the ConfigMap
     mount = {"name": "operator", "mountPath": f"/petctl/{ARCHIVE}", "subPath": ARCHIVE, "readOnly": True}

@@ -14,7 +14,7 @@ from petctl.compat.batchai.cli.az.containers_common import (
     no_progress_option,
     row,
 )
-from petctl.compat.batchai.cli.az.entries import Thing, add_inside_verbs, opened
+from petctl.compat.batchai.cli.az.entries import EntryKind, add_inside_verbs, opened
 from petctl.compat.batchai.cli.base_command import NOTHING, group, leaf
 from petctl.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 container_option = click.option("-c", "--container-name", "container", required=True, metavar="NAME", help="It.")
 blob_option = click.option("-n", "--name", "name", required=True, metavar="NAME", help="The blob.")
-BLOB = Thing(
+BLOB = EntryKind(
     "blob", "container", "name", options.together(container_option, blob_option), "-c data -n train/x.bin", str
 )
 file_option = click.option("-f", "--file", "file", required=True, metavar="FILE", help="A file of this machine.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from petctl.compat.batchai.service.contents import Drawer
 
 
-class Thing(NamedTuple):
+class EntryKind(NamedTuple):
     """What is in a drawer, in the words of the command line."""
 
     kind: str  # "file" or "blob"
@@ -29,14 +29,14 @@ class Thing(NamedTuple):
     shown: Callable[[str], str]  # how it is called in answers
 
 
-def opened(thing: Thing, name: str, said: dict[str, Any]) -> Drawer:
+def opened(thing: EntryKind, name: str, said: dict[str, Any]) -> Drawer:
     """The share or container of this name."""
     from petctl.compat.batchai.service.contents import open_drawer
 
     return open_drawer(words.home(), thing.kind, account_said(said), name)
 
 
-def add_inside_verbs(parent: click.Group, thing: Thing) -> None:
+def add_inside_verbs(parent: click.Group, thing: EntryKind) -> None:
     """All of them."""
     kind = thing.kind
 

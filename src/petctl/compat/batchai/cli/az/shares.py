@@ -14,7 +14,7 @@ from petctl.compat.batchai.cli.az.containers_common import (
     no_progress_option,
     row,
 )
-from petctl.compat.batchai.cli.az.entries import Thing, add_inside_verbs, opened
+from petctl.compat.batchai.cli.az.entries import EntryKind, add_inside_verbs, opened
 from petctl.compat.batchai.cli.base_command import NOTHING, group, leaf
 from petctl.errors import UsageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 share_option = click.option("-s", "--share-name", "share", required=True, metavar="NAME", help="The share.")
 file_option = click.option("-p", "--path", "path", required=True, metavar="PATH", help="A file in the share.")
-FILE = Thing(
+FILE = EntryKind(
     "file",
     "share",
     "path",
