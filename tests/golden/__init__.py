@@ -1,0 +1,1 @@
+"""What users read, in files that are compared word by word."""
