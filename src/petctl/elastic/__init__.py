@@ -13,10 +13,13 @@
     elastic.run(train, state)
 
 The same script runs under petctl, torchrun and plain python. Standard library only; torch is used when the script has
-imported it. `runner` is the way in; `state`, `parts` and `kinds` keep the values, `groups` and `connections` the
-process groups, `control` and `channel` the orders of the agent, `spread` brings new members up to date, `calls` tells
-them of calls of `run` that are over, `sampler` deals out the data, `checkpoints` and `saved` write the State down,
-`progress` tells how far it is.
+imported it.
+
+    runner.py     the way in: elastic.run; calls.py: ... several calls in one script
+    state.py      State: the values; snapshots/: copies of it in memory; checkpoints/: ... on disk
+    groups/       the process groups of a round, and the newest State to every rank
+    control.py    the agent's orders, in a thread; channel.py: ... over its socket; place.py: rank and world size
+    sampler.py    deals out the data; progress.py: tells how far it is
 """
 
 from __future__ import annotations

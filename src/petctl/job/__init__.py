@@ -1,14 +1,13 @@
 """What to run: the `Job`, from a file, from the command line or from Python, and back to text.
 
-    job.py       the model; its parts are in command.py, size.py, quantities.py, retries.py, values.py; fields.py
+    job.py       the model; its parts are in command.py, size.py, quantities.py, retries.py, values.py, roles.py,
+                 folders.py, outputs.py, fields.py
     pods.py      ... and volumes.py: what it says about pods
-    read.py      files and mappings in, by way of document.py, yaml_text.py, json_text.py, fill.py
-    write.py     mappings and YAML out
-    batchai/     job files of Batch AI in
     problems.py  everything that is wrong with a job, at once
+    file/        job files in and out, YAML and JSON, with the place of every mistake
 
-Where a job runs is `petctl.clusters`' business, and what becomes of it `petctl.jobs`'. Importing this package does not
-import PyYAML.
+Where a job runs is `petctl.clusters`' business, and what becomes of it `petctl.jobs`'; job files of Batch AI are read
+by `petctl.compat.batchai.jobfile`. Importing this package does not import PyYAML.
 """
 
 from petctl.job.command import Command, JobFile, classify_command

@@ -6,7 +6,6 @@
     diagnosis.py why a job failed, as far as that is known by a name
     names.py     ids such as mnist-3f9k, and finding a job by a part of one
     registry.py  a cache of ended jobs, so that `list` stays quick; can be deleted at any time
-    home.py      where petctl keeps its state
     secrets.py   set, list and remove secrets
 
 Where and how a job runs is `petctl.clusters`. Nothing is imported until it is asked for.

@@ -1,18 +1,15 @@
-"""Jobs on Kubernetes, and petctl's own small client for its API: standard library only, imported as it is used.
+"""Jobs on Kubernetes: makes a job's objects, reads what became of them, asks its coordinator.
 
-    kubeconfig.py   which server, which namespace, and who one is: from kubeconfig files or a pod's service account
-    kubeconfig_entries.py      ... their entries and fields
-    users.py        ... their users
-    access.py       what was found there, as plain data
-    credentials.py  tokens and certificates, read or made anew when they have run out
-    credential_plugin.py       ... those that a program of the user's makes
-    api.py          objects, watches, logs, commands and ports: the door to all of this
-    requests.py     how a request is made, and when once more
-    connection.py   TLS and sockets
-    execute.py      a command in a pod, with this terminal
-    dial.py         a socket that leads to a port of a pod
-    websocket.py    RFC 6455, as far as those two need it
-    failures.py     what the API server's refusals mean for people, one class for each thing a caller can act on
+    cluster.py             the Cluster protocol over a namespace; names.py: names and labels of objects
+    build_record.py        Job -> the record; payload.py: Secrets and ConfigMaps that its pods get
+    job_owner.py           the object that owns a job's others: a Job or an ElasticJob; elastic_jobs.py: the latter
+    coordinator_client.py  asks a job's coordinator, whichever pod it is just now
+    job_status.py          how a job stands, as its objects alone tell
+    log_follow.py          log streams of its pods; logs.py: their lines
+    admin_volumes.py       objects for an administrator to apply
+    pods/                  templates of pods, and what became of pods
+    convert/               jobs that were written for other systems
+    operator/              the process that reconciles ElasticJobs
 
-`Api(find_access(settings))` is how it begins.
+The client for the API is `petctl.kube`.
 """

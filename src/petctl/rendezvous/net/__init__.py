@@ -1,6 +1,6 @@
 """The machines over TCP.
 
-server.py       machine.py over asyncio; calls.py: the control calls that it takes
+server.py       the coordinator's machine over asyncio; calls.py: the control calls that it takes
 listener.py     the door: who may connect, and what becomes of those who may not
 client.py       the agent's and the command line's end
 frames.py       frames, and the mutual proof of the token; tls.py: the pinned certificate, off loopback

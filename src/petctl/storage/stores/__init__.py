@@ -1,13 +1,16 @@
-"""Object storage, the submitting side: where data is (locations) and how it gets from one place to another.
+"""Object storage, the submitting side: one bucket, container or folder, with the same verbs for each.
 
-    location      s3://bucket/path, az://account/container/path, gs://, file://, plain paths: text in, value out
-    credentials   what opens them: environment, `stores:` of the configuration, `petctl secret`
-    signed        one bucket or container, by requests of petctl's own (parts, paging, rest, wire, sums)
-    bucket        the same through obstore, where petctl cannot sign; folder: the same verbs for local files (arrival)
-    plan          what a copy has to do: which files, and which are there already, with the reason
-    transfer      does it, in parallel, verified, resumable after kill -9
+    location.py         s3://bucket/path, az://account/container/path, gs://, file://, plain paths: text in, value out
+    credentials.py      what opens them: environment, `stores:` of the configuration, `petctl secret`
+    endpoint.py         the verbs: list, read, write, remove; opening.py, removal.py
+    signed.py           one bucket or container, by requests of petctl's own: paging.py, http_client.py (requests,
+                        repeated), http_connection.py (one connection), body.py (bytes on their way)
+    bucket.py           the same through obstore, where petctl cannot sign
+    folder.py           the same for local files; arriving_file.py: one that gets its name when it is whole
+    entry_index.py      listings of any size in bounded memory
+    store_errors.py     what stores refuse, obstore's errors too, as errors of petctl's
 
-It knows no clusters, jobs or terminals: configuration and secrets are handed in (`credentials.Surroundings`), progress
-is reported to a `Tally`. Signatures and the stores' refusals are the agent's (`storage/core/signing.py`,
-`storage/core/store_errors.py`).
+It knows no clusters, jobs or terminals: configuration and secrets are passed in (`credentials.Surroundings`).
+Signatures and the stores' refusals are the agent's (`storage/core/signing.py`, `storage/core/store_errors.py`); copies
+are `petctl.storage.transfer`'s.
 """

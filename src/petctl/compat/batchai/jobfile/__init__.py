@@ -1,13 +1,13 @@
 """Batch AI job files in: JSON or YAML of Azure Batch AI's shape, to a `Job`.
 
-    reading    the file -> Reading: the Job, what has no effect here, its secrets; or every problem at once
-    compiling  the checked properties -> Job
-    shape      objects whose fields are known: checked, unknown names with a suggestion
-    fields     ... every field of a job file; moments: how long a job may take, in all its spellings
-    tools      the nine tool blocks -> launcher, command line, processes
-    volumes    shares, containers, file servers -> directories, by a resolver that is handed in
-    nodes      the part of it that travels to the nodes (`Task.batchai`, which agent/launchers/batchai.py reads)
-    reported   the file as the service would report it: every key, unset ones null
+    read.py       the file -> Reading: the Job, what has no effect here, its secrets; or every problem at once
+    compile.py    the checked properties -> Job
+    shape.py      objects whose fields are known: checked, unknown names with a suggestion
+    fields.py     ... every field of a job file; durations.py: how long a job may take, in all its spellings
+    tools.py      the nine tool blocks -> launcher, command line, processes
+    volumes.py    shares, containers, file servers -> directories, by a resolver that is handed in
+    node_part.py  the part of it that travels to the nodes (`Task.batchai`; agent/launchers/batchai.py reads it)
+    report.py     the file as the service would report it: every key, unset ones null
 
 What the file says and a Job has no field for is `Job.batchai`, plain data without secrets:
 
