@@ -2,10 +2,10 @@
 
 This is the submitting side only: a node unpacks with the standard library (`petctl.agent`).
 
-    text --sources--> a tree --tree, ignore--> files --hashing, index--> manifest --archive--> ID.tar.gz in the cabinet
+    text --sources--> a tree --tree, ignore--> files --hashing, index--> manifest --archive--> ID.tar.gz in the cache
 
 A snapshot is its manifest (`manifest.py`): the id depends on names, contents and exec bits, and on nothing else. Where
-code comes from is asked of `petctl.bundle.sources`. This package must not know of jobs, clusters or object stores.
+code comes from is known by `sources.py` alone. This package must not know of jobs, clusters or object stores.
 """
 
 from petctl.bundle.bundle_cache import Cabinet
