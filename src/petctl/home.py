@@ -10,9 +10,9 @@ import os
 import stat
 from pathlib import Path
 
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.config.trust import changeable_by_others, own_ids, user_name
 from petctl.errors import UsageError, is_no_room
+from petctl.files import make_private_directory
 
 ANOTHER = "name another directory with PETCTL_HOME"
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from petctl.agent.data.code import Bounds, unpack
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.bundle.snapshot import Snapshot
+from petctl.files import make_private_directory, sync_directory
 
 _ENDING = ".tar.gz"
 _ID = re.compile(r"[0-9a-f]{64}")
@@ -51,7 +51,6 @@ class Cabinet:
         except FileNotFoundError:
             make_private_directory(self._folder)
             snapshot.pack(target, progress)
-            _sync_folder(self._folder)
         return target
 
     def take_in(self, identity: str, bring: Callable[[Path], None], bounds: Bounds | None = None) -> Path:
@@ -62,6 +61,7 @@ class Cabinet:
 
         target = self.path(identity)
         make_private_directory(self._folder)
+        # Not `replacing`: who brings it opens it by its name, and it is proved before it gets its own.
         descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=f".{target.name}.")
         os.close(descriptor)
         draft = Path(name)
@@ -76,7 +76,7 @@ class Cabinet:
             raise local_error(error, error.filename or name) from None
         finally:
             draft.unlink(missing_ok=True)
-        _sync_folder(self._folder)
+        sync_directory(self._folder)
         return target
 
     def remove_unused(self, in_use: Collection[str]) -> list[str]:
@@ -96,12 +96,3 @@ class Cabinet:
             except FileNotFoundError:
                 continue
         return sorted(removed)
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that the name, too, survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

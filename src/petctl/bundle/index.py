@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.bundle.hashing import Content, state_of
 from petctl.bundle.ignore import Steps, Translations
 from petctl.bundle.secret_rules import VERSION as RULES
+from petctl.files import make_private_directory, replace
 
 _FORMAT = f"1.{RULES}"
 _SETTLED = 2_000_000_000  # nanoseconds
@@ -54,19 +54,10 @@ class Index:
         """Writes what is new, if anything is. A cache that cannot be written costs time, nothing else."""
         if self._file is None or (self._next == self._records and self.translations.used == self._translated):
             return
-        import tempfile
-
         try:
             make_private_directory(self._file.parent)
             body = json.dumps([_FORMAT, self._next, self.translations.used], separators=(",", ":")).encode()
-            with tempfile.NamedTemporaryFile(dir=self._file.parent, prefix=".draft-", delete=False) as draft:
-                try:
-                    draft.write(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
-                    draft.close()
-                    Path(draft.name).replace(self._file)
-                except BaseException:
-                    Path(draft.name).unlink(missing_ok=True)
-                    raise
+            replace(self._file, hashlib.sha256(body).hexdigest().encode() + b"\n" + body, mode=0o600)
         except OSError:
             pass
 

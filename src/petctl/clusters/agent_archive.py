@@ -20,10 +20,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from petctl.files import replacing
+
 PACKAGE = Path(__file__).resolve().parent.parent
 AGENT, OPERATOR = "petctl-agent.pyz", "petctl-operator.pyz"
 AGENT_PARTS = (
-    *("__init__.py", "errors.py", "causes.py", "causes.ini"),
+    *("__init__.py", "errors.py", "files.py", "causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
 )
 OPERATOR_PARTS = (
@@ -264,13 +266,9 @@ def _zipped(contents: dict[str, bytes], compressed: bool = True) -> bytes:
 
 def _write(target: Path, data: bytes) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(data)
-        draft.chmod(0o755)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    with replacing(target) as file:
+        file.write(data)
+        os.fchmod(file.fileno(), 0o755)
     return target
 
 

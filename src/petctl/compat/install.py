@@ -14,6 +14,7 @@ from petctl.cli.options import Verbs, examples, output_option, print_json
 from petctl.compat.act import package as actpackage
 from petctl.compat.act.package import MARK, Where, is_ours, may_be_written, user_folder
 from petctl.errors import UsageError
+from petctl.files import replacing
 
 FRONT_ENDS = {
     "act": {"act": "petctl.compat.act.cli", "a": "petctl.compat.act.cli.a"},
@@ -189,10 +190,9 @@ def _write(target: Path, package: Path | None) -> None:
     beside = [f"{PACKAGE}{package}"] if package else []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_name(f".{target.name}.{os.getpid()}")
-        draft.write_text("\n".join(["#!/bin/sh", MARK, *beside, call, ""]), encoding="utf-8")
-        draft.chmod(0o755)
-        draft.replace(target)
+        with replacing(target) as file:
+            file.write("\n".join(["#!/bin/sh", MARK, *beside, call, ""]).encode())
+            os.fchmod(file.fileno(), 0o755)
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}; take another place with --dir") from None
 

@@ -18,8 +18,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from petctl.controller.state_dir import replace
 from petctl.errors import NotFound, UsageError
+from petctl.files import replacing
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file
 from petctl.storage.core.grants import Grant
 
@@ -68,7 +68,9 @@ class Material:
         it."""
         pieces = sorted(self._directory.glob("code/part-*"))
         if pieces and not target.exists():
-            replace(target, (piece.read_bytes() for piece in pieces))
+            with replacing(target, durable=True, draft=target.with_name(f".{target.name}.draft")) as file:
+                for piece in pieces:
+                    file.write(piece.read_bytes())
         return bool(pieces)
 
     def _record(self) -> Dict[str, Any]:

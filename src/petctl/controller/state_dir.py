@@ -12,9 +12,10 @@ process uses it.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Iterable, List, Optional, Tuple
+from typing import List, Optional, Tuple
+
+from petctl.files import replace
 
 
 class Memory:
@@ -32,7 +33,7 @@ class Memory:
         """The number of the process that is about to start, from 0; durable before it is used."""
         known = _read(self._starts).split()
         number = int(known[1]) + 1 if len(known) == 2 and known[0] == str(replacement) else 0
-        replace(self._starts, [f"{replacement} {number}\n".encode()])
+        replace(self._starts, f"{replacement} {number}\n", durable=True)
         return number
 
     @property
@@ -43,7 +44,7 @@ class Memory:
 
     @wanted.setter
     def wanted(self, count: Optional[int]) -> None:
-        replace(self._wanted, [f"{count}\n".encode()])
+        replace(self._wanted, f"{count}\n", durable=True)
 
     @property
     def nodes(self) -> Tuple[List[str], List[str]]:
@@ -55,18 +56,8 @@ class Memory:
     def nodes(self, known: Tuple[List[str], List[str]]) -> None:
         nodes, released = known
         kept = [name for name in nodes if name not in released]
-        replace(self._nodes, [f"{line}\n".encode("ascii") for line in (*kept, *(f"-{name}" for name in released))])
-
-
-def replace(path: Path, parts: Iterable[bytes]) -> None:
-    """Replaces a file whole, and durably."""
-    draft = path.with_name(f".{path.name}.draft")
-    with open(draft, "wb") as file:
-        for part in parts:
-            file.write(part)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+        text = "".join(f"{line}\n" for line in (*kept, *(f"-{name}" for name in released)))
+        replace(self._nodes, text, durable=True)
 
 
 def _read(path: Path) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from petctl.agent.node.owner_only import make_private_directory, make_private_file
+from petctl.files import make_private_directory, make_private_file
 from petctl.jobs.status import Status
 
 _SCHEMA = """

@@ -26,9 +26,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from petctl.agent.node.owner_only import make_private_directory
-from petctl.clusters.local.job_directory import is_locked, read_json, take_lock, write_json
+from petctl.clusters.local.job_directory import read_json, write_json
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
+from petctl.files import is_locked, make_private_directory, take_lock
 from petctl.home import petctl_home
 from petctl.job import Job, job_from_dict
 

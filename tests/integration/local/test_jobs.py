@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from petctl.files import locked
 
 import petctl
-from petctl.agent.node.file_lock import alone
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.jobs import JobHandle, get, list_jobs, render, submit
@@ -112,7 +112,7 @@ def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage
 
 def held_back(handle: JobHandle) -> AbstractContextManager[None]:
     """Nobody gets at the job's code meanwhile."""
-    return alone(str(job_path(handle) / "code.lock"))
+    return locked(str(job_path(handle) / "code.lock"))
 
 
 def test_nobody_stops_for_a_node_whose_code_is_still_coming(stage: Stage) -> None:

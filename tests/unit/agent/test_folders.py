@@ -240,17 +240,16 @@ def test_an_index_that_cannot_be_written_on_is_a_full_disk() -> None:
         Index("/dev/full").note("a", Known(1, 2, "tag"))
 
 
-def test_a_full_disk_while_an_index_or_a_note_is_written_anew(tmp_path: Path) -> None:
+def test_a_full_disk_while_an_index_or_a_note_is_written_anew(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     torn = b'["a", 1, 2, "tag"]\n["b"'
     (tmp_path / "index").write_bytes(torn)
-    (tmp_path / "index.new").symlink_to("/dev/full")
+    copy = Cache(str(tmp_path)).copy("s3://b/x", "", False)
+    copy.say_about(bytes=1)
+    request.getfixturevalue("full_disk")
     with pytest.raises(NoRoom, match=r"the disk is full: there is no room for .*/index"):
         Index(str(tmp_path / "index")).load()
     assert (tmp_path / "index").read_bytes() == torn
     assert not os.path.lexists(tmp_path / "index.new")
-    copy = Cache(str(tmp_path)).copy("s3://b/x", "", False)
-    copy.say_about(bytes=1)
-    Path(copy.directory, "about.json.new").symlink_to("/dev/full")
     with pytest.raises(NoRoom, match=r"about\.json"):
         copy.say_about(bytes=2)
     assert copy.about() == {"bytes": 1}

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from petctl.files import take_lock
 
-from petctl.clusters.local.job_directory import take_lock
 from petctl.clusters.local.secrets import list_secrets, set_secret
 from petctl.compat.batchai.service.clusters import find_target
 from petctl.compat.batchai.service.files import follow, list_files

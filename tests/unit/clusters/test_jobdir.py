@@ -11,17 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from petctl.files import is_locked, take_lock
 
-from petctl.clusters.local.job_directory import (
-    JobDirectory,
-    is_locked,
-    raise_epoch,
-    read_json,
-    take_lock,
-    write_json,
-    write_once,
-    write_text,
-)
+from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, read_json, write_json, write_once, write_text
 from petctl.errors import InternalError, NoRoom
 
 

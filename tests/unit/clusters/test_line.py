@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from petctl.files import take_lock
 
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.cluster import LocalCluster
 from petctl.clusters.local.controller.spawn import LOCK_OPTION, start_supervisor, take_over
 from petctl.clusters.local.controller.start_environment import keep_environment
 from petctl.clusters.local.finalize import finalize
-from petctl.clusters.local.job_directory import JobDirectory, take_lock, write_json
+from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.clusters.local.job_status import newest_status
 from petctl.clusters.local.queue import queue as line_module
 from petctl.clusters.local.queue.queue import Queue, View, queue_of

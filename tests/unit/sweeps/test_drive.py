@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from petctl.files import take_lock
 
 from petctl.cli.sweeps.sweep import command
 from petctl.clusters.base import AlreadyExists, LogLine
 from petctl.clusters.local.cluster import LocalCluster
-from petctl.clusters.local.job_directory import take_lock
 from petctl.clusters.patience import AWAY
 from petctl.controller.status.records import first_status
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError

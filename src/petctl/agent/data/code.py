@@ -25,8 +25,8 @@ import zlib
 from typing import IO, BinaryIO, Callable, Mapping, NamedTuple, Optional, Set
 
 from petctl.agent.data.new_files import note_files
-from petctl.agent.node.file_lock import alone
 from petctl.errors import GivenUp, PetctlError
+from petctl.files import locked
 
 BLOCK = 1 << 20
 DRAFT = ".draft"
@@ -62,7 +62,7 @@ def provide(
 ) -> None:
     """Makes `directory` hold the code of this name. `links`: what the snapshot leaves out and this machine has."""
     os.makedirs(os.path.dirname(directory), exist_ok=True)
-    with alone(directory + ".lock"):
+    with locked(directory + ".lock"):
         if os.path.isdir(directory):
             return  # another agent of this machine was faster
         draft = directory + DRAFT

@@ -6,7 +6,6 @@ A copy that somebody uses is never thrown away (folder_copy.py), nor one with fi
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -16,9 +15,8 @@ from typing import Iterator, List, NamedTuple, Tuple
 
 from petctl.agent.data.byte_sizes import amount
 from petctl.agent.data.folder_copy import Copy
-from petctl.agent.node.file_lock import alone
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.errors import NoRoom
+from petctl.files import is_locked, locked, make_private_directory, take_lock
 
 LIMIT = 50 << 30  # bytes that all copies may have
 _GONE = ".gone-"
@@ -99,7 +97,7 @@ class Cache:
             if about:
                 used = os.stat(copy.used_file).st_mtime if os.path.exists(copy.used_file) else 0.0
                 location, size = str(about.get("location", "")), int(about.get("bytes", 0))
-                in_use = not _can_lock(copy.used_file)
+                in_use = is_locked(copy.used_file, shared=True)
                 found.append(CopyState(copy, location, bool(about.get("writable")), size, used, in_use))
         return found
 
@@ -108,14 +106,13 @@ class Cache:
         with copy.locked(wait=False) as alone:
             if not alone:
                 return False
-            used = os.open(copy.used_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            used = take_lock(copy.used_file, within=0.0)
+            if used is None:
+                return False
             try:
-                fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if copy.about().get("writable") and copy.changes():
                     return False
                 os.rename(copy.directory, os.path.join(self.root, f"{_GONE}{copy.key}-{time.monotonic_ns()}"))
-            except BlockingIOError:
-                return False
             finally:
                 os.close(used)
         self._sweep()
@@ -134,19 +131,5 @@ class Cache:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         make_private_directory(self.root)
-        with alone(os.path.join(self.root, "lock")):
+        with locked(os.path.join(self.root, "lock")):
             yield
-
-
-def _can_lock(path: str) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)

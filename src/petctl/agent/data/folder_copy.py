@@ -13,7 +13,6 @@ yet. Which copies there are, and which one goes when room is needed, is folder_c
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import stat
@@ -21,6 +20,7 @@ import threading
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from petctl.errors import GivenUp, PetctlError
+from petctl.files import hold, open_lock, replace, wait_for_lock
 from petctl.storage.core.chunks import local_error
 from petctl.storage.core.endpoint import PART_SUFFIX
 
@@ -118,8 +118,7 @@ class Copy:
         """From now on nobody throws it away, until this process ends or lets go of it. The caller holds its lock."""
         if self._use < 0:
             os.makedirs(os.path.dirname(self.directory), mode=0o700, exist_ok=True)
-            self._use = os.open(self.used_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._use, fcntl.LOCK_SH)
+            self._use = wait_for_lock(self.used_file, shared=True)
         os.utime(self.used_file)
 
     def let_go(self) -> None:
@@ -133,31 +132,24 @@ class Copy:
     def is_mine(self) -> bool:
         """Does nobody but this process use it? The caller uses it, and holds its lock."""
         try:
-            fcntl.flock(self._use, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            return False
+            return hold(self._use, wait=False)
         finally:
-            fcntl.flock(self._use, fcntl.LOCK_SH)
+            hold(self._use, shared=True)
 
     @contextlib.contextmanager
     def locked(self, given_up: Callable[[], bool] = lambda: False, wait: bool = True) -> Iterator[bool]:
         """Alone with the copy; without `wait` it may answer False."""
         os.makedirs(os.path.dirname(self.directory), mode=0o700, exist_ok=True)
-        descriptor = os.open(self._lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(self._lock_file)
         try:
             pause = threading.Event()
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if given_up():
-                        raise GivenUp from None
-                    if not wait:
-                        yield False
-                        return
-                    pause.wait(_PAUSE)
+            while not hold(descriptor, wait=False):
+                if given_up():
+                    raise GivenUp
+                if not wait:
+                    yield False
+                    return
+                pause.wait(_PAUSE)
             yield True
         finally:
             os.close(descriptor)
@@ -213,14 +205,9 @@ class Copy:
 
 def _replace(path: str, data: bytes) -> None:
     """Writes a file anew; on a full disk the old one stays."""
-    draft = f"{path}.new"
     try:
-        with open(draft, "wb") as file:
-            file.write(data)
-        os.replace(draft, path)
+        replace(path, data, draft=f"{path}.new")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
         raise local_error(error, path) from None
 
 

@@ -15,6 +15,8 @@ import shutil
 import stat
 from typing import Dict, Iterator, List, Tuple
 
+from petctl.files import replace_json
+
 PLACE = "beside-code"  # their folder among the outputs
 _CACHES = ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".ipynb_checkpoints")
 _NAMED = 5  # in a sentence
@@ -23,11 +25,7 @@ _NAMED = 5  # in a sentence
 def note_files(copy: str, beside: str = "") -> None:
     """Notes what is in a copy now, in a file beside it, or beside the directory that it will be."""
     found = {relative: _facts(status) for relative, _, status in _walk(copy)}
-    path = _index(beside or copy)
-    draft = f"{path}.{os.getpid()}"
-    with open(draft, "w", encoding="utf-8", errors="surrogateescape") as file:
-        json.dump(found, file)
-    os.replace(draft, path)
+    replace_json(_index(beside or copy), found)
 
 
 def note_built(copy: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import threading
 from typing import Callable, Iterator, Mapping, Optional
@@ -17,6 +16,7 @@ from typing import Callable, Iterator, Mapping, Optional
 from petctl.agent.data.uploader import Outbox, lock_path
 from petctl.agent.task import Task
 from petctl.errors import GivenUp, PetctlError
+from petctl.files import hold, open_lock
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.files import CoordinatorLine, Depot
 
@@ -95,23 +95,20 @@ class Results:
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bool]:
         """Whether it is this node that sends; waits for that, unless the node is about to end."""
-        descriptor = os.open(lock_path(self._base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(lock_path(self._base))
         try:
             yield self._take(descriptor)
         finally:
             os.close(descriptor)
 
     def _take(self, descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if hold(descriptor, wait=False):
             return True
-        except OSError:
-            pass
         with self._mutex:
             if self._then is not None:
                 return False
             self._waiting = True
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        hold(descriptor)
         with self._mutex:
             self._waiting = False
         return not self._given_up.is_set()

@@ -27,6 +27,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 from petctl.agent.data.new_files import PLACE, new_files
 from petctl.agent.logs.log_files import SEGMENT, segment_name
 from petctl.errors import Damaged, GivenUp, NoSuchPlace, PetctlError, Refused, StoreUnreachable, Unreachable
+from petctl.files import replace
 from petctl.storage.core.files import Depot
 from petctl.storage.core.grants import check_path
 from petctl.storage.core.parallel import together
@@ -289,13 +290,6 @@ class _Index:
         self._saved_at = time.monotonic()
         if text == self._saved:
             return
-        draft = f"{self._path}.{os.getpid()}"
-        try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-            os.replace(draft, self._path)
+        with contextlib.suppress(OSError):  # a full disk: something is sent twice, should this process be killed
+            replace(self._path, text, mode=0o600)
             self._saved = text
-        except OSError:  # a full disk: something is sent twice, should this process be killed
-            with contextlib.suppress(OSError):
-                os.unlink(draft)

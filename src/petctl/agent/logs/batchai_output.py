@@ -10,7 +10,6 @@ nodes may add to one file; they take turns by a lock on it. Files are only ever 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import threading
@@ -18,6 +17,7 @@ from typing import Callable, Dict, Iterator, Mapping, NamedTuple, Optional
 
 from petctl.agent.logs.log_files import LogName, log_file
 from petctl.agent.logs.log_follow import PARTIAL_AFTER, Chunk, LogFollower
+from petctl.files import hold, replace_json
 
 _STREAMS = {"out": "stdout", "err": "stderr"}
 _NEVER = float("inf")
@@ -51,10 +51,9 @@ class Ledger:
 
     def write(self) -> None:
         """Replaces it. Not synced: it is of use only to the next agent on this machine."""
-        new = f"{self._path}.new"
-        with open(new, "w", encoding="utf-8") as file:
-            json.dump({"done": self.done, "names": self.names, "adding": self.adding}, file)
-        os.replace(new, self._path)
+        replace_json(
+            self._path, {"done": self.done, "names": self.names, "adding": self.adding}, draft=f"{self._path}.new"
+        )
 
 
 class StdOutErr:
@@ -202,5 +201,5 @@ def _locked(path: str) -> Iterator[int]:
     """The same, by nobody else at the moment."""
     with _opened(path) as fd:
         with contextlib.suppress(OSError):  # a file system that knows no locks
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            hold(fd)
         yield fd

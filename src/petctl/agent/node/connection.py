@@ -18,7 +18,6 @@ What is said over the connection is none of its business.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import random
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from petctl.errors import ProtocolError, Unreachable, UsageError
+from petctl.files import take_lock
 from petctl.rendezvous.core.messages import Outcome, decode_outcome
 from petctl.rendezvous.net import client
 from petctl.rendezvous.net.client import AgentLink
@@ -66,13 +66,10 @@ class Revival:
                 return False
             self.end()
         try:
-            lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT, 0o600)
+            lock = take_lock(self._lock_path, within=0.0)
         except OSError:
             return False  # the job's directory is gone
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(lock)
+        if lock is None:
             return False
         self._lock, self._until = lock, now + _REVIVAL_TAKES
         self._spawn(self._argv, os.path.join(os.path.dirname(self._lock_path), "supervisor.log"))

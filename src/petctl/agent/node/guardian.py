@@ -15,21 +15,18 @@ It must not talk to the network, read job data or import asyncio.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import signal
 import sys
-import time
 from typing import Any, Callable, Dict, List, Set
 
 from petctl.agent.node import native, runtime_dir
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.agent.workers import processes
 from petctl.errors import UsageError
+from petctl.files import make_private_directory, take_lock
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LOCK_ATTEMPTS, _LOCK_PAUSE = 10, 0.01  # whoever asks whether the node lives holds its lock for a moment
 _PATIENCE = 10.0  # for killed processes to vanish; one in an uninterruptible system call may never
 
 
@@ -92,26 +89,13 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
 def _take_lock(state_dir: str) -> int:
     """Holds the node's lock for the life of this process, and for the agent's, which shares the open file."""
     make_private_directory(state_dir)
-    lock = os.open(os.path.join(state_dir, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    attempts = _LOCK_ATTEMPTS
-    while not _locked(lock):
-        attempts -= 1
-        if not attempts:
-            os.close(lock)
-            raise UsageError(
-                f"another agent is running with the state directory {state_dir}; stop it, or give another --state-dir"
-            )
-        time.sleep(_LOCK_PAUSE)
+    lock = take_lock(os.path.join(state_dir, "lock"))
+    if lock is None:
+        raise UsageError(
+            f"another agent is running with the state directory {state_dir}; stop it, or give another --state-dir"
+        )
     _write_pid(os.path.join(state_dir, "pid"))
     return lock
-
-
-def _locked(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _write_pid(path: str) -> None:

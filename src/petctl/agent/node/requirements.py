@@ -16,9 +16,9 @@ import time
 from hashlib import sha256
 from typing import Mapping, Tuple
 
-from petctl.agent.node.file_lock import alone
 from petctl.agent.task import Task
 from petctl.errors import PetctlError
+from petctl.files import locked
 
 MARK = "petctl-complete"
 _KEPT = 30 * 86400.0  # seconds that an environment is kept after its last use
@@ -52,7 +52,7 @@ def inside(task: Task, directory: str, inherited: Mapping[str, str]) -> Task:
 def make(python: str, requirements: str, directory: str) -> int:
     """Makes the environment unless it is there; pip's exit code, and what it says on the usual streams."""
     os.makedirs(os.path.dirname(directory), exist_ok=True)
-    with alone(directory + ".lock"):
+    with locked(directory + ".lock"):
         mark = os.path.join(directory, MARK)
         if os.path.exists(mark):
             os.utime(mark)

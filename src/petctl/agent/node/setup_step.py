@@ -12,9 +12,9 @@ import sys
 from typing import List, Sequence
 
 from petctl.agent.data.new_files import note_built
-from petctl.agent.node.file_lock import alone
 from petctl.agent.node.native import own_words
 from petctl.agent.node.requirements import make
+from petctl.files import locked
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from petctl.agent.node.setup_step import main; main()"
 
@@ -36,7 +36,7 @@ def prepare(words: Sequence[str]) -> int:
     lock, line, copy, python, requirements, environment = words
     code = make(python, requirements, environment) if requirements else 0
     if code == 0 and line:
-        with alone(lock):
+        with locked(lock):
             code = subprocess.call(["/bin/sh", "-c", line])
             if code == 0 and copy:
                 note_built(copy)

@@ -22,6 +22,8 @@ import re
 from hashlib import sha256
 from typing import Any, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
+from petctl.files import replace_json
+
 State = Optional[Dict[str, Any]]  # None: it is not known
 
 _MOST_NAMES = 20_000
@@ -136,17 +138,11 @@ class Preloads:
         groups = [(_harmless(state, self._start), names) for state, names in self.groups(self.states)]
         content = {"python": self.python, "code": self.code, "groups": groups, "without": self.without}
         content["varying"] = sorted(self.varying)
-        draft = f"{self._path}.{os.uname().nodename}.{os.getpid()}"
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            with open(draft, "w", encoding="utf-8") as file:
-                json.dump(content, file)
-            os.replace(draft, self._path)
+            replace_json(self._path, content)
         except OSError:
-            try:
-                os.unlink(draft)
-            except OSError:
-                pass
+            pass
 
 
 def path_of(interpreter: str, argv: Sequence[str], cwd: str) -> str:

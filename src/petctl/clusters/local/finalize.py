@@ -13,10 +13,11 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from petctl.clusters.local.controller.start_environment import forget_environment
-from petctl.clusters.local.job_directory import JobDirectory, read_json, take_lock, write_json, write_once
+from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_once
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
 from petctl.errors import InternalError, NotFound, PetctlError
+from petctl.files import take_lock
 
 CANCELLED_IN_LINE = "cancelled while it was queued"
 

@@ -10,20 +10,14 @@ It must not know what a job is or decide anything about it.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
-import threading
-import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from petctl.clusters.local.controller.disk_reserve import fill_spare, no_room_for, set_aside, spare_of, write_over
 from petctl.errors import InternalError, NoRoom, is_no_room
-
-LOCK_ATTEMPTS = 10
-LOCK_PAUSE = 0.01  # a reader asking "is it held?" holds a lock for microseconds; that must not turn its owner away
+from petctl.files import create, give_name, is_locked, remove_drafts, replace, sync_directory
 
 
 class _Part:
@@ -95,10 +89,7 @@ class JobDirectory:
         said its last word."""
         for path in self._reserves:
             spare_of(path).unlink(missing_ok=True)
-        for draft in self.path.glob(".*"):
-            writer = draft.suffix[1:]
-            if writer.isdecimal() and not Path(f"/proc/{writer}").exists():
-                draft.unlink(missing_ok=True)
+        remove_drafts(self.path)
 
     def node(self, name: str) -> Path:
         return self.nodes / name
@@ -137,42 +128,6 @@ class JobDirectory:
         )
 
 
-def is_locked(path: Path) -> bool:
-    """Whether a living process holds the flock on `path`; asking disturbs nobody for longer than a moment."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
-def take_lock(path: Path) -> Optional[int]:
-    """The descriptor that holds the lock for as long as it stays open, or None when somebody else has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    for attempt in range(LOCK_ATTEMPTS):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
-            if attempt + 1 < LOCK_ATTEMPTS:
-                time.sleep(LOCK_PAUSE)
-    os.close(descriptor)
-    return None
-
-
-def wait_for_lock(path: Path) -> int:
-    """The descriptor that holds the lock, once everybody who had it before is gone."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return descriptor
-
-
 def read_json(path: Path) -> Optional[Dict[str, Any]]:
     """A JSON object, or None when the file is missing or torn."""
     try:
@@ -187,56 +142,40 @@ def write_text(path: Path, text: str, mode: int = 0o644, durable: bool = False, 
     disk, where the job has set room aside for it."""
     data = text.encode()
     try:
-        _draft(path, data, mode, durable, reserved).replace(path)
-    except NoRoom:
-        if not reserved:
+        replace(path, data, mode, durable)
+    except OSError as error:
+        if not is_no_room(error):
             raise
-        write_over(path, data)
-    if durable:
-        sync_directory(path.parent)
+        if not reserved:
+            raise no_room_for(path) from None
+        try:
+            fill_spare(path, data).replace(path)
+        except NoRoom:
+            write_over(path, data)
+        if durable:
+            sync_directory(path.parent)
 
 
 def write_json(path: Path, value: object, mode: int = 0o644, durable: bool = False, reserved: bool = False) -> None:
     write_text(path, json.dumps(value, separators=(",", ":")) + "\n", mode, durable, reserved)
 
 
-def _draft(path: Path, data: bytes, mode: int, durable: bool, reserved: bool) -> Path:
-    """A file beside `path` that holds its new text: a fresh one, or its spare where there is no room for that."""
-    draft = path.with_name(f".{path.name}.{threading.get_native_id()}")
-    try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            if durable:
-                file.flush()
-                os.fsync(file.fileno())
-        return draft
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        if not is_no_room(error):
-            raise
-    if reserved:
-        return fill_spare(path, data)
-    raise no_room_for(path)
-
-
 def write_once(path: Path, value: object) -> bool:
     """Makes `value` durable under a name that never had one before, also on a full disk; False when it had."""
     if path.exists():
         return False
-    temporary = _draft(path, json.dumps(value).encode() + b"\n", 0o644, durable=True, reserved=True)
+    data = json.dumps(value).encode() + b"\n"
     try:
-        os.link(temporary, path)  # unlike a rename, a link never replaces
-    except FileExistsError:
-        return False
+        return create(path, data, 0o644, durable=True)
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS):
+        if not is_no_room(error):
             raise
-        if path.exists():  # a file system without hard links; the supervisor's lock keeps others out here
-            return False
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    spare = fill_spare(path, data)
+    try:
+        give_name(spare, path)
+    except FileExistsError:
+        spare.unlink()
+        return False
     sync_directory(path.parent)
     return True
 
@@ -262,13 +201,9 @@ def _no_epoch(directory: JobDirectory, why: str) -> InternalError:
     )
 
 
-def sync_directory(path: Path) -> None:
-    sync(path, os.O_DIRECTORY)
-
-
-def sync(path: Path, flags: int = 0) -> None:
-    """Returns when what is in a file, or which names are in a directory, will outlast a power cut."""
-    descriptor = os.open(path, os.O_RDONLY | flags | os.O_CLOEXEC)
+def sync(path: Path) -> None:
+    """Returns when what is in a file will outlast a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

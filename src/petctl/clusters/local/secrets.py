@@ -6,16 +6,14 @@ They are never written into a job's directory, put into words of a command, or p
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping
 
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.clusters.local.job_directory import write_json
 from petctl.errors import NotFound, UsageError
+from petctl.files import locked, make_private_directory
 
 
 def secret_values(home: Path, references: Mapping[str, str]) -> Dict[str, str]:
@@ -68,9 +66,5 @@ def _read(home: Path) -> Dict[str, str]:
 @contextmanager
 def _locked(home: Path) -> Iterator[None]:
     make_private_directory(home)
-    descriptor = os.open(home / "secrets.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(home / "secrets.lock"):
         yield
-    finally:
-        os.close(descriptor)

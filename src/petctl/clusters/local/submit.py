@@ -16,15 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.addresses import is_address, is_loopback
 from petctl.clusters.local.commands import supervisor_argv
 from petctl.clusters.local.controller.start_environment import forget_environment, keep_environment
-from petctl.clusters.local.job_directory import JobDirectory, sync_directory, write_json, write_text
+from petctl.clusters.local.job_directory import JobDirectory, write_json, write_text
 from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
 from petctl.errors import PetctlError
+from petctl.files import make_private_directory, sync_directory
 from petctl.rendezvous.net.join_file import JoinFile, write_join_file
 
 ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed submitter is removed

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from petctl.errors import UsageError
+from petctl.files import replace
 
 MARK = "# petctl compat: made by `petctl compat install`"
 NAME = "act"
@@ -87,8 +88,7 @@ def write(folder: Path) -> Path:
         target.mkdir(parents=True, exist_ok=True)
         for name, text in (("__init__.py", _INIT), ("aml_client.py", _CLIENT)):
             draft = folder / f".petctl-{name}.{os.getpid()}"  # outside: a directory that holds nothing is nobody's
-            draft.write_text(text.format(mark=MARK, python=sys.executable), encoding="utf-8")
-            draft.replace(target / name)
+            replace(target / name, text.format(mark=MARK, python=sys.executable), draft=draft)
     except OSError as error:
         raise UsageError(
             f"cannot write {target}: {error.strerror}; name another interpreter with --python PATH, "

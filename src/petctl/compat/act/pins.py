@@ -22,14 +22,14 @@ from typing import Any
 import msgspec
 
 from petctl.agent.data.byte_sizes import amount
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.manifest import LINK
 from petctl.bundle.snapshot import Snapshot, take
-from petctl.clusters.local.job_directory import read_json, wait_for_lock, write_json, write_text
+from petctl.clusters.local.job_directory import read_json, write_json, write_text
 from petctl.compat.act.config.config import FOLDER_OF_FILES, Config
 from petctl.config.settings import project_root
 from petctl.errors import UsageError
+from petctl.files import make_private_directory, wait_for_lock
 from petctl.home import petctl_home
 from petctl.submission.code import code_record, links_of, own_state
 from petctl.submission.folders import folder_map

@@ -17,7 +17,6 @@ it has lost meanwhile stays here. A run that has ended is brought once. Whether 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from petctl.agent.logs.log_files import LogName, list_logs, parse_round, read_end
 from petctl.compat.act.run_facts import STATUS
 from petctl.errors import NoRoom, PetctlError, UsageError, is_no_room
+from petctl.files import hold, replace
 from petctl.rendezvous.core.decide import natural
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _alone(folder: Path) -> Iterator[None]:
     """Two queries of one run at the same time take turns."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        hold(descriptor)
         yield
     finally:
         os.close(descriptor)
@@ -220,9 +220,7 @@ class _Copies:
         logs = {_key(name): list(numbers) for name, numbers in sorted(self._logs.items())}
         said = {"status": status, "is_full": self.whole, "ended": ended, "round": self._round}
         text = yaml.safe_dump({**said, "submitted": self._status.submitted, "logs": logs}, sort_keys=False)
-        draft = self._folder / f".{STATUS_FILE}"
-        draft.write_text(text)
-        draft.replace(self._folder / STATUS_FILE)
+        replace(self._folder / STATUS_FILE, text, draft=self._folder / f".{STATUS_FILE}")
 
     def _are_there(self) -> bool:
         kept = {self.path(name): size for name, (_, size) in self._logs.items()}

@@ -31,6 +31,7 @@ from petctl.elastic.checkpoints import pickles
 from petctl.elastic.snapshots import parts
 from petctl.elastic.snapshots.commits import Mark, Snapshot
 from petctl.errors import UsageError
+from petctl.files import replace_json, sync_directory
 
 MANIFEST = "manifest.json"
 _VERSION = 1
@@ -59,9 +60,7 @@ def claim(directory: Path, epoch: int, base: int) -> None:
     older = _claims(directory)
     if not older or max(older) < epoch:
         directory.mkdir(parents=True, exist_ok=True)
-        draft = directory / f".epoch-{epoch}-{secrets.token_hex(4)}"
-        draft.write_text(json.dumps({"job": place.job(), "base": base}))
-        draft.rename(directory / f".epoch-{epoch}")
+        replace_json(directory / f".epoch-{epoch}", {"job": place.job(), "base": base})
     for number in older:
         if number < epoch:
             (directory / f".epoch-{number}").unlink(missing_ok=True)
@@ -111,7 +110,7 @@ def _finish(path: Path, mark: Mark, snapshot: Snapshot, names: Dict[str, str], s
         json.dump(manifest, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    _sync_directory(path)
+    sync_directory(path)
 
 
 def _publish(path: Path, directory: Path, mark: Mark) -> None:
@@ -121,7 +120,7 @@ def _publish(path: Path, directory: Path, mark: Mark) -> None:
     if final.is_dir():
         return  # the same commit of the same round: the same values
     path.rename(final)
-    _sync_directory(directory)
+    sync_directory(directory)
 
 
 def _check_is_newest(directory: Path, mark: Mark) -> None:
@@ -278,16 +277,6 @@ def _measure(path: Path, sync: bool = True) -> Dict[str, Any]:
                 return {"size": size, "sha256": digest.hexdigest()}
             digest.update(block)
             size += len(block)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass  # some network file systems cannot
     finally:
         os.close(descriptor)
 

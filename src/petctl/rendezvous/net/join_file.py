@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Union
 
+from petctl import files
 from petctl.errors import UsageError
 from petctl.rendezvous.net.frames import node_token
 
@@ -63,18 +64,7 @@ def read_join_file(path: Union[str, os.PathLike[str]]) -> JoinFile:
 
 def write_join_file(path: Union[str, os.PathLike[str]], join: JoinFile) -> None:
     """Writes it for its owner's eyes only; whoever reads `path` meanwhile sees the old file or the new one, whole."""
-    target = Path(path)
-    content = encode_join(join)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-        draft.replace(target)
-    except BaseException:
-        draft.unlink()
-        raise
+    files.replace(path, json.dumps(encode_join(join), indent=1) + "\n", mode=0o600)
 
 
 _REMEDY = "`petctl token JOB` writes a new one"

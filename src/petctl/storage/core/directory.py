@@ -12,6 +12,7 @@ import uuid
 from typing import Callable, Iterator, Sequence
 
 from petctl.errors import NoSuchPlace, Refused
+from petctl.files import replacing
 from petctl.storage.core.chunks import Body, Incoming, local_error, opened
 from petctl.storage.core.endpoint import PART_SUFFIX, Entry
 from petctl.storage.core.grants import check_path
@@ -51,18 +52,15 @@ class Directory:
         draft = os.path.join(folder, f".{name[:100]}.{uuid.uuid4().hex[:8]}{PART_SUFFIX}")
         try:
             os.makedirs(folder, exist_ok=True)
-            with open(draft, "xb") as file:
+            with replacing(target, draft=draft) as file:
                 for block in body:
                     file.write(block)
                     self._moved(len(block))
-            tag = _tag(os.stat(draft))
-            os.replace(draft, target)
-            return tag
+                file.flush()
+                tag = _tag(os.fstat(file.fileno()))
         except OSError as error:
             raise local_error(error, target) from None
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
+        return tag
 
     def read(self, entry: Entry, incoming: Incoming) -> None:
         """Copies a file out."""

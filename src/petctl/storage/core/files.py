@@ -11,13 +11,13 @@ A Depot may be used by several threads; `moved` counts the bytes of all of them.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Type
 
 from petctl.errors import Damaged, GivenUp, NoSuchPlace, PetctlError, Refused, StoreUnreachable, Unreachable
+from petctl.files import replacing
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.chunks import Held, Incoming, local_error, opened
@@ -105,19 +105,15 @@ class Depot:
     def fetch(self, grant: str, entry: Entry, target_path: str) -> None:
         """Brings a file, whole and verified, under its name; its time is the object's. The folder must be there."""
         place = self._place(grant)
-        draft = target_path + PART_SUFFIX
         try:
-            with open(draft, "wb", opener=_no_link) as file:
+            with replacing(target_path, draft=target_path + PART_SUFFIX) as file:
                 incoming = Incoming(file, entry.size, target_path)
                 place.read(entry, incoming)
                 incoming.verify(place.shown(entry.path))
-            os.utime(draft, (entry.modified, entry.modified))
-            os.replace(draft, target_path)
+                file.flush()
+                os.utime(file.fileno(), (entry.modified, entry.modified))
         except OSError as error:
             raise local_error(error, target_path) from None
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
 
     def remove(self, grant: str, path: str) -> None:
         """Removes a file; one that is not there is as good."""
@@ -136,8 +132,3 @@ class Depot:
 
     def _count(self, more: int) -> None:
         self.moved += more
-
-
-def _no_link(path: str, flags: int) -> int:
-    """A link of that name was put there by somebody who wants to be written through."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)

@@ -8,7 +8,6 @@ is in.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from petctl.errors import NoRoom, NoSuchPlace, Refused, StoreError, is_no_room
+from petctl.files import hold
 from petctl.storage.stores.endpoint import Entry
 from petctl.storage.transfer.checksums import Kinds, Running, Sum
 from petctl.storage.transfer.parts import part_size
@@ -29,7 +29,7 @@ _RECORD = re.compile(r"(\d+) ([0-9a-f]{32}|-) ([0-9a-f]{8}|-)\n")
 
 
 def put_small(path: str, data: Any, source: Entry) -> None:
-    """A file that is there in one go."""
+    """A file that is there in one go. Not by `replace`: its draft has the time and the name of what arrives."""
     partial = path + PARTIAL
     try:
         file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OWN, 0o666)
@@ -57,14 +57,13 @@ class FileSink:
         self._data = _opened(self._partial, os.O_RDWR | os.O_CREAT, path)
         self._record = -1
         try:
-            fcntl.flock(self._data, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not hold(self._data, wait=False):
+                raise StoreError(f"another petctl is writing {path} right now; wait for it to end")
             self._record = _opened(self._done, os.O_RDWR | os.O_CREAT | os.O_APPEND, path)
             self._take_up(json.dumps({"of": identity, "size": source.size, "part": self.part}) + "\n")
             _reserve(self._data, source.size)
-        except BaseException as error:
+        except BaseException:
             self.leave()
-            if isinstance(error, BlockingIOError):
-                raise StoreError(f"another petctl is writing {path} right now; wait for it to end") from None
             raise
 
     def receive(self, first: int, pieces: Iterator[memoryview], kinds: Kinds) -> Iterator[Sum]:

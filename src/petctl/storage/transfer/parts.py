@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Mapping, Protocol, Sequence
 from xml.etree import ElementTree
 
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
+from petctl.files import make_private_directory, replace_json
 from petctl.storage.core.answers import BadAnswer, Markers, parse_xml, whole_number
 from petctl.storage.stores.body import Body, Held
 from petctl.storage.stores.http_client import Rest
@@ -104,9 +104,7 @@ class Records:
             return
         make_private_directory(self._folder)
         file = self._file(path)
-        fresh = file.with_suffix(".new")
-        fresh.write_text(json.dumps({"object": f"{self._root}/{path}", **noted}))
-        fresh.replace(file)
+        replace_json(file, {"object": f"{self._root}/{path}", **noted})
 
     def forget(self, path: str) -> None:
         """The upload is finished."""

@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from petctl.agent.node.file_lock import alone
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.agent.workers.python_copy import CannotCopy, fill
 from petctl.clusters.local.containers.engines import DOCKER, last_words
 from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.clusters.local.secrets import secret_values
 from petctl.errors import PetctlError, UsageError
+from petctl.files import locked, make_private_directory
 from petctl.rendezvous.core.messages import ENDED_FAILED, Outcome
 
 ENGINE_FAILED = 125  # what engines themselves exit with
@@ -64,7 +63,7 @@ def bring_python(directory: Path) -> None:
     if directory.is_dir():
         return
     make_private_directory(directory.parent)
-    with alone(f"{directory}.lock"):
+    with locked(f"{directory}.lock"):
         if directory.is_dir():
             return
         draft = directory.with_name(directory.name + ".draft")

@@ -5,24 +5,22 @@ What is not sent stays in the job's directory, and the status says so.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
 
 from petctl.agent.data.new_files import keep_new_files
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.controller.signing import Signing
 from petctl.errors import PetctlError
+from petctl.files import take_lock
 from petctl.rendezvous.net.calls import Call
 
 if TYPE_CHECKING:
     from petctl.submission.results import CurrentGrants
 
 LOCK_PATIENCE = 60.0  # seconds for somebody else who sends from the same directory
-LOCK_STEP = 0.1
 _OWN = ""  # among problems: the supervisor's
 _KILLED = "the user killed the job, and what was not sent by then stays in its directory"
 
@@ -91,10 +89,10 @@ class Sending:
 
         base = str(self._directory.path)
         problems = []
-        lock = os.open(lock_path(base), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = take_lock(lock_path(base), within=LOCK_PATIENCE)
+        if lock is None:
+            return "another process of this machine still sends from the job's directory"
         try:
-            if not _taken(lock):
-                return "another process of this machine still sends from the job's directory"
             if self._task.get("results"):
                 directories = (str(self._directory.outputs), str(self._directory.logs))
                 depot = Depot(self._current().ask, self._given_up)
@@ -120,15 +118,3 @@ class Sending:
 
             self._grants = CurrentGrants(self._places, self._directory.home)
         return self._grants
-
-
-def _taken(lock: int) -> bool:
-    end = time.monotonic() + LOCK_PATIENCE
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except OSError:
-            if time.monotonic() > end:
-                return False
-            time.sleep(LOCK_STEP)  # a lock that can be given up cannot be waited for

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, List, Mapping, Optional
 
 from petctl.clusters.local.controller.start_environment import start_words
-from petctl.clusters.local.job_directory import JobDirectory, read_json, take_lock
+from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.files import take_lock
 
 LOCK_OPTION = "--lock"
 

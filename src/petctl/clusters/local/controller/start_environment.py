@@ -21,6 +21,7 @@ from typing import Any, Dict, List, Mapping, Optional
 
 from petctl.clusters.local.commands import supervisor_environment
 from petctl.clusters.local.job_directory import JobDirectory, read_json, sync, write_json
+from petctl.files import replace_json
 
 MEMORY = Path("/dev/shm")
 ABANDONED = 3600.0  # seconds after which what a killed submitter has left is removed
@@ -133,15 +134,8 @@ def _write(job: JobDirectory, secret: Mapping[str, str]) -> None:
         return
     _sweep(place, job.path.parent)
     path = place / _name(job)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with os.fdopen(os.open(draft, flags, 0o600), "w") as file:
-            json.dump(dict(secret), file)
-        draft.rename(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+    draft = path.with_name(f"{path.name}.{os.getpid()}")  # a name that `_sweep` knows
+    replace_json(path, dict(secret), mode=0o600, draft=draft)
 
 
 def _read(job: JobDirectory) -> Dict[str, str]:

@@ -32,13 +32,7 @@ from petctl.clusters.local.controller.standby import CROWDED_DELAY, DELAY, FIRST
 from petctl.clusters.local.controller.start_environment import forget_environment, lost_variables
 from petctl.clusters.local.finalize import CANCELLED_IN_LINE
 from petctl.clusters.local.gpus import gpu_options
-from petctl.clusters.local.job_directory import (
-    JobDirectory,
-    raise_epoch,
-    read_json,
-    wait_for_lock,
-    write_once,
-)
+from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, read_json, write_once
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.queue.queue import look
@@ -48,6 +42,7 @@ from petctl.controller.status.builder import members_of, node_rows, sentence_of,
 from petctl.controller.status.records import UNSAVED_TOLD, results_place
 from petctl.controller.traced_machine import ObservedCoordinator
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import wait_for_lock
 from petctl.rendezvous.core.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
 from petctl.rendezvous.net.calls import FLAG, WHOLE, Call

@@ -7,20 +7,18 @@ Nothing that is mounted is ever removed with what is under it: a mount that cann
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shlex
 import shutil
 import subprocess
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Iterator
 
 from petctl.clusters.local.job_directory import read_json, write_json
 from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Mount
 from petctl.clusters.local.processes import boot_id
 from petctl.errors import PetctlError
+from petctl.files import locked
 
 
 def link(directory: FleetDirectory, spec: FleetSpec) -> None:
@@ -36,7 +34,7 @@ def link(directory: FleetDirectory, spec: FleetSpec) -> None:
 
 def mount(directory: FleetDirectory, spec: FleetSpec) -> str:
     """Runs the commands of those that are not mounted yet; the first that fails says why, in its own words."""
-    with _locked(directory):
+    with locked(directory.mounts_lock):
         done = read_json(directory.mounted) or {}
         for item in spec.mounts:
             if item.command and (done.get(item.path) != boot_id() or not (directory.mounts / item.path).is_dir()):
@@ -50,7 +48,7 @@ def mount(directory: FleetDirectory, spec: FleetSpec) -> str:
 
 def unmount(directory: FleetDirectory, spec: FleetSpec) -> None:
     """Takes down everything under the root; an error names what is still in use."""
-    with _locked(directory):
+    with locked(directory.mounts_lock):
         for item in spec.mounts:
             place = directory.mounts / item.path
             if item.directory:
@@ -100,13 +98,3 @@ def mounted_below(root: Path) -> list[str]:
             if place == top or place.startswith(top + "/"):
                 found.append(place)
     return found
-
-
-@contextmanager
-def _locked(directory: FleetDirectory) -> Iterator[None]:
-    descriptor = os.open(directory.mounts_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -20,7 +20,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.node.owner_only import make_private_directory
 from petctl.clusters.base import KINDS, AlreadyExists
 from petctl.clusters.local.pools import mounts, setup
 from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, Node
@@ -38,6 +37,7 @@ from petctl.clusters.local.pools.spec import (
 from petctl.clusters.local.queue.queue import look
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
+from petctl.files import make_private_directory
 
 ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed command is removed
 CANCEL_WITHIN = 60.0  # for jobs to end in their grace when their cluster is deleted; then they are killed

@@ -22,7 +22,7 @@ from typing import Dict, List
 
 from petctl.agent.node.native import die_with_parent
 from petctl.clusters.local.commands import supervisor_environment
-from petctl.clusters.local.job_directory import is_locked, take_lock, write_text
+from petctl.clusters.local.job_directory import write_text
 from petctl.clusters.local.pools import mounts
 from petctl.clusters.local.pools.model import PREPARING
 from petctl.clusters.local.pools.nodes import looked, prepared, read_nodes
@@ -30,6 +30,7 @@ from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, f
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.secrets import secret_values
 from petctl.errors import NotFound, PetctlError
+from petctl.files import is_locked, take_lock
 
 ATTEMPTS = 3
 SHOWN_LINES = 3  # of what a setup task wrote last

@@ -17,10 +17,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Callable, Iterable, Iterator, List, NamedTuple, Optional, Protocol
 
-from petctl.agent.node.owner_only import make_private_directory, make_private_file
 from petctl.clusters.local.processes import boot_id
 from petctl.clusters.local.queue.scheduler import Claim, Decision, Fate, decide, growth
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError
+from petctl.files import make_private_directory, make_private_file
 
 VERSION = 3
 _SCHEMA = """

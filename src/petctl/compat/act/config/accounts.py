@@ -125,8 +125,7 @@ def _is_from_a_file(home: Path, sas: str) -> bool:
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
     """Two processes that submit at once take turns."""
-    from petctl.agent.node.owner_only import make_private_directory
-    from petctl.clusters.local.job_directory import wait_for_lock
+    from petctl.files import make_private_directory, wait_for_lock
 
     make_private_directory(home / "act")
     held = wait_for_lock(home / "act" / "sas.lock")

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.local.job_directory import is_locked, wait_for_lock
 from petctl.compat.batchai.service.jobs import SUBMITTING, handle_of
 from petctl.compat.batchai.service.names import Address
 from petctl.compat.batchai.service.resource_store import Tree
 from petctl.compat.batchai.service.resources import trail_of
 from petctl.errors import NotFound, PetctlError
+from petctl.files import is_locked, wait_for_lock
 
 if TYPE_CHECKING:
     from petctl.jobs import Status

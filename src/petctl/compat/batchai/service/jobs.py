@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.local.job_directory import take_lock
 from petctl.compat.batchai.service.clusters import cluster_of, forget_secrets
 from petctl.compat.batchai.service.names import Address, check_name
 from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree, words
 from petctl.compat.batchai.service.resources import ensure_defaults, trail_of
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import take_lock
 
 if TYPE_CHECKING:
     from petctl.clusters.base import Output

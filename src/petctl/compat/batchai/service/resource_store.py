@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.local.job_directory import read_json, wait_for_lock, write_json
+from petctl.clusters.local.job_directory import read_json, write_json
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import wait_for_lock
 
 Trail = tuple[tuple[str, str], ...]
 """How one gets to a resource: (("groups", "G"), ("workspaces", "W"))."""
