@@ -246,7 +246,7 @@ def test_a_quota_that_allows_no_further_pod_is_named(user: User) -> None:
     user.limit_pods(2)
     job = user.submit("-n", "1:2:2", "steps.py")
     user.running(job, 1)
-    status = user.told(job, "running on 1 node(s)", "node 1: the namespace's quota does not allow its pod: exceeded")
+    status = user.told(job, "running on 1 node", "node 1: the namespace's quota does not allow its pod: exceeded")
     assert [(node["name"], node["state"]) for node in status["nodes"]] == [("0", "running"), ("1", "pending")]
     second = user.submit("steps.py")  # not even its coordinator
     status = user.told(second, "waiting: the namespace's quota does not allow its pod: exceeded quota: few")
@@ -310,7 +310,7 @@ def test_a_watch_begins_and_goes_on_while_the_server_is_away(user: User) -> None
                 until(lambda: gate.refused >= 2, "it has asked twice, in vain")
                 gate.open()
                 assert watch.stdout is not None
-                assert "running on 1 node(s)" in watch.stdout.readline()
+                assert "running on 1 node" in watch.stdout.readline()
                 gate.shut()
                 refused = gate.refused
                 until(lambda: gate.refused > refused, "it has asked again")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from petctl.text import counted
 
 from tests.k8s.cluster.waiting import until
 from tests.k8s.elasticjobs import defined
@@ -162,7 +163,7 @@ def test_a_quota_that_hinders_the_operator_is_named(operated: User) -> None:
     job = operated.submit("-n", "1:2", "steps.py")
     words = "node 1: the namespace's quota does not allow its pod: exceeded quota: few"
     operated.running(job, 1)
-    status = operated.told(job, "running on 1 node(s)", words)
+    status = operated.told(job, "running on 1 node", words)
     assert [(node["name"], node["state"]) for node in status["nodes"]] == [("0", "running"), ("1", "pending")]
     assert operated.petctl("cancel", "--kill", job).returncode == 0
     assert operated.ended(job)["state"] == "cancelled"
@@ -173,7 +174,8 @@ def test_a_job_that_has_all_the_room_there_is_says_so(operated: User) -> None:
     operated.configure(operator=True, pod={"spec": {"containers": [port]}})
     most = len(operated.cluster.nodes)
     job = operated.submit("-n", f"1:{most + 1}", "steps.py")
-    operated.told(job, f"running on {most} node(s)", f"node {most}: the cluster has room for {most} node(s) now")
+    nodes = counted(most, "node")
+    operated.told(job, f"running on {nodes}", f"node {most}: the cluster has room for {nodes} now")
     assert operated.petctl("cancel", "--kill", job).returncode == 0
     assert operated.ended(job)["state"] == "cancelled"
 

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from petctl.agent.data.byte_sizes import amount
 from petctl.bundle import manifest, secret_scan
 from petctl.bundle.hashing import read_all
 from petctl.bundle.index import Index
 from petctl.bundle.manifest import EXECUTABLE, PLAIN, Entry
 from petctl.bundle.tree import Walk, walk
 from petctl.errors import NotFound, UsageError
+from petctl.text import amount
 
 LIMIT = 512 << 20
 

@@ -25,7 +25,7 @@ from petctl.files import replacing
 PACKAGE = Path(__file__).resolve().parent.parent
 AGENT, OPERATOR = "petctl-agent.pyz", "petctl-operator.pyz"
 AGENT_PARTS = (
-    *("__init__.py", "errors.py", "files.py", "causes.py", "causes.ini"),
+    *("__init__.py", "errors.py", "files.py", "text.py", "causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
 )
 OPERATOR_PARTS = (

@@ -26,7 +26,6 @@ from petctl.agent.node.draining import NOTE
 from petctl.controller import init_process
 from petctl.controller.job_files import Material
 from petctl.controller.options import CoordinateOptions
-from petctl.controller.plurals import counted
 from petctl.controller.scaling import Sizing
 from petctl.controller.seat import Seat
 from petctl.controller.signing import Signing
@@ -45,6 +44,7 @@ from petctl.rendezvous.net.listener import allow_many_connections
 from petctl.rendezvous.net.server import CoordinatorServer
 from petctl.rendezvous.net.tls import certificate_pin, server_context
 from petctl.storage.core.grants import Grants
+from petctl.text import counted
 
 EPOCHS = 1_000_000  # of one container: its own counter is below that, the counter of containers above
 LAST_PATIENCE = 10.0  # beyond the grace: nodes that have not gone by then are not waited for
@@ -193,7 +193,8 @@ class PodCoordinator:
         board.picture = self._picture
         self._machine.observe = board.touch
         if self._fresh:
-            board.event("started", f"{self._id} starts with {self._machine.wanted} node(s)", nodes=self._machine.wanted)
+            wanted = self._machine.wanted
+            board.event("started", f"{self._id} starts with {counted(wanted, 'node')}", nodes=wanted)
         elif self._start == 0:
             sentence = f"the coordinator was replaced: this is number {self._options.replacement + 1}"
             board.event("replaced", sentence, replacement=self._options.replacement)

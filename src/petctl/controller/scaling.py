@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 
-from petctl.controller.plurals import scaling
 from petctl.controller.state_dir import Memory
 from petctl.errors import PetctlError, UsageError
 from petctl.rendezvous.core.decide import natural
 from petctl.rendezvous.core.events import Config, Expect, Scale, Unexpect
 from petctl.rendezvous.core.machine import Coordinator
+from petctl.text import scaling
 
 START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come ...
 ENOUGH_PATIENCE = 10.0  # ... or, once enough are ready without them, where no operator says which will never come

@@ -21,6 +21,7 @@ from msgspec import field
 from petctl.job import values
 from petctl.job.command import KINDS, command_from_forms
 from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.job.job import Job
@@ -84,9 +85,8 @@ def role_problems(job: Job) -> list[Problem]:
         problems.append(Problem(("roles",), "every role serves the others, so nothing would ever end the job"))
     most = MOST if any(role.count == 0 for role in job.roles) else max(role.count for role in job.roles)
     if most < job.nodes.max:
-        sentence = (
-            f"the largest role has {most} task(s), so of {job.nodes.max} nodes some have none; use {most} or less"
-        )
+        tasks = counted(most, "task")
+        sentence = f"the largest role has {tasks}, so of {job.nodes.max} nodes some have none; use {most} or less"
         problems.append(Problem(("nodes",), sentence))
     return problems
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.base import DEFAULT, KINDS, Cluster, find_cluster
 from petctl.config.settings import cluster_names, cluster_settings, resource_settings
-from petctl.controller.plurals import counted
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.jobs.registry import Registry
 from petctl.jobs.status import Status, damaged_status, status_from
+from petctl.text import counted
 from petctl.unattended import unattended
 
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ def test_the_job_goes_on_without_the_one_node_that_lacks_the_program(bench: Benc
     assert bench.line(number=2) == "0 of 1"
     now = bench.status()
     why = "node n1 cannot do its part: cannot start only-here: No such file or directory"
-    assert now["reason"] == why and now["sentence"] == f"running on 1 node(s), 1 worker(s); {why}"
+    assert now["reason"] == why and now["sentence"] == f"running on 1 node, 1 worker; {why}"
     end.touch()
     assert bench.ended().state == SUCCEEDED
     assert bench.status()["spent"] == 0

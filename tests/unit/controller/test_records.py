@@ -89,11 +89,11 @@ def test_rows_join_what_the_coordinator_and_the_keeper_know() -> None:
 
 
 def test_the_sentence_tells_about_missing_slots_and_the_end() -> None:
-    facts = {"sentence": "running on 1 node(s)"}
-    assert sentence_of(facts, 1, "", 1, 1) == "running on 1 node(s)"
-    assert sentence_of(facts, 1, "", 1, 3) == "running on 1 node(s); 1 of 3 nodes have slots"
+    facts = {"sentence": "running on 1 node"}
+    assert sentence_of(facts, 1, "", 1, 1) == "running on 1 node"
+    assert sentence_of(facts, 1, "", 1, 3) == "running on 1 node; 1 of 3 nodes have slots"
     assert (
-        sentence_of(facts, 2, "cancelled by the user", 1, 1) == "ending (cancelled by the user): 2 node(s) are stopping"
+        sentence_of(facts, 2, "cancelled by the user", 1, 1) == "ending (cancelled by the user): 2 nodes are stopping"
     )
 
 

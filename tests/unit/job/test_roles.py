@@ -70,7 +70,7 @@ def test_what_is_wrong_is_said_where_it_is(given: object, sentence: str) -> None
         ({"launcher": "elastic"}, "roles: are for launcher plain, not elastic"),
         ({"procs": 2}, "procs: the roles' counts say how many processes there are"),
         ({"roles": [{"name": "ps", "count": 1}]}, "roles: every role serves the others"),
-        ({"nodes": "2:4"}, "nodes: the largest role has 3 task(s), so of 4 nodes some have none"),
+        ({"nodes": "2:4"}, "nodes: the largest role has 3 tasks, so of 4 nodes some have none"),
     ],
 )
 def test_roles_have_to_fit_the_job(fields: dict[str, Any], sentence: str) -> None:

@@ -252,12 +252,10 @@ def test_a_node_that_comes_anew_is_not_left_out_any_more() -> None:
     assert not story.machine.nodes["1"].eligible
     story.say("0", state=m.PREPARED, epoch=1, round=2, port=4242)
     story.say("1", state=m.PREPARED, epoch=1, round=2)
-    assert story.machine.sentence == (
-        "running on 1 node(s), 1 worker(s); node 1 cannot do its part: there is no mpirun"
-    )
+    assert story.machine.sentence == ("running on 1 node, 1 worker; node 1 cannot do its part: there is no mpirun")
     story.machine.step(Disconnected("1", "i-1"), story.now)
     story.machine.settle(story.now)
-    assert story.machine.sentence == "running on 1 node(s), 1 worker(s)"
+    assert story.machine.sentence == "running on 1 node, 1 worker"
     story.say("1")
     assert story.machine.nodes["1"].eligible
 

@@ -13,10 +13,10 @@ import shutil
 import time
 from typing import Iterator, List, NamedTuple, Tuple
 
-from petctl.agent.data.byte_sizes import amount
 from petctl.agent.data.folder_copy import Copy
 from petctl.errors import NoRoom
 from petctl.files import is_locked, locked, make_private_directory, take_lock
+from petctl.text import amount
 
 LIMIT = 50 << 30  # bytes that all copies may have
 _GONE = ".gone-"

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Callable
 import click
 
 from petctl.cli.options import Decorated, Verbs, examples, output_option, print_json
-from petctl.controller.plurals import counted
 from petctl.errors import UsageError
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.clusters.kubernetes.operator.install.objects import InstallOptions
@@ -133,7 +133,9 @@ def uninstall(
         found = jobs(api, wishes)
         if with_jobs and found and not yes and sys.stdin.isatty():
             names = ", ".join(f"{job['metadata']['namespace']}/{job['metadata']['name']}" for job in found)
-            click.confirm(f"petctl: {len(found)} ElasticJob(s) are deleted too: {names}. Go on?", abort=True, err=True)
+            click.confirm(
+                f"petctl: this also deletes {counted(len(found), 'ElasticJob')}: {names}. Go on?", abort=True, err=True
+            )
         with _Telling(output == "json") as tell:
             removed = uninstall_it(api, wishes, with_jobs, tell)
     left = 0 if with_jobs else len(found)
@@ -141,7 +143,7 @@ def uninstall(
         print_json({"removed": removed, "jobs_left": left})
         return
     what = f"{counted(len(removed), 'object')} removed" if removed else f"there was no operator in {wishes.namespace}"
-    stay = f"; {left} ElasticJob(s) stay, and nobody looks after them" if left else ""
+    stay = f"; {counted(left, 'ElasticJob')} left, without an operator" if left else ""
     click.echo(f"petctl: {what}{stay}", err=True)
 
 

@@ -11,8 +11,8 @@ import click
 
 from petctl.cli.data.folders import source_of, unmistakable
 from petctl.cli.options import examples, output_option, print_json
-from petctl.controller.plurals import counted
 from petctl.errors import NoSuchPlace, UsageError
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.storage.stores.endpoint import Entry

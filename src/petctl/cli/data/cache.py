@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import Verbs, examples, output_option, print_json
-from petctl.controller.plurals import counted
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.agent.data.folder_cache import Cache

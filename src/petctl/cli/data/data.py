@@ -11,8 +11,8 @@ from petctl.cli.data.browse import du, ls, rm, url
 from petctl.cli.data.cache import cache
 from petctl.cli.data.folders import both_ends, location_of, source_of, unmistakable
 from petctl.cli.options import Decorated, Verbs, examples, output_option
-from petctl.controller.plurals import counted
 from petctl.errors import UsageError
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.storage.stores.location import Location

@@ -69,10 +69,10 @@ def _ended(cluster: str | None) -> tuple[list[JobHandle], list[Kept]]:
     """The ended jobs of one cluster; without a name, of this machine, and then those of the others, which stay: a
     namespace may hold jobs of many users."""
     from petctl.clusters.base import DEFAULT, find_cluster
-    from petctl.controller.plurals import counted
     from petctl.home import petctl_home
     from petctl.jobs import JobHandle, list_jobs
     from petctl.jobs.listing import list_by_cluster
+    from petctl.text import counted
 
     found = {cluster: list_jobs(cluster)} if cluster else list_by_cluster(print_unanswered)
     where = find_cluster(cluster or DEFAULT, petctl_home())
@@ -104,7 +104,7 @@ def _results(handle: JobHandle) -> str:
     """How many result files go with the job: those of its directory, when it is on this machine."""
     from pathlib import Path
 
-    from petctl.controller.plurals import counted
+    from petctl.text import counted
 
     try:
         directory = handle.status().directory

@@ -18,7 +18,7 @@ import click
 from petctl.cli.options import print_json
 from petctl.cli.terminal.terminal import raw, shown
 from petctl.cli.terminal.text import duration
-from petctl.controller.plurals import counted
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.sweeps.drive import Driver

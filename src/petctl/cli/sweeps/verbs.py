@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from petctl.cli.options import examples, output_option, print_json
-from petctl.controller.plurals import counted
 from petctl.errors import InternalError, UsageError
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

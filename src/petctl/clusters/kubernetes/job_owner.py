@@ -18,10 +18,10 @@ from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT, refusal
-from petctl.controller.plurals import scaling
 from petctl.errors import UsageError
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import Conflict, Forbidden, NoSuchObject, ObjectExists
+from petctl.text import counted, scaling
 
 Object = dict[str, Any]
 _ATTEMPTS = 5
@@ -148,7 +148,7 @@ class ElasticJobOwner(Owner):
         """As its operator tells it, who also knows for how many nodes there is room."""
         room = self.object.get("status", {}).get("room")
         if room and role == NODE:
-            return f"the cluster has room for {room['size']} node(s) now"
+            return f"the cluster has room for {counted(room['size'], 'node')} now"
         return refusal(self._api, self._namespace, self.kind, self.object["metadata"]["name"])
 
     def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:

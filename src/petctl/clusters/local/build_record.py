@@ -25,7 +25,6 @@ from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.pools.spec import check_size, read_spec, shared_places
 from petctl.clusters.local.queue.slots import default_slots
 from petctl.config.settings import positive_setting, project_root, top_setting
-from petctl.controller.plurals import counted
 from petctl.errors import UsageError
 from petctl.job import IN_PLACE, Job, job_to_dict
 from petctl.submission.folders import folder_names
@@ -38,6 +37,7 @@ from petctl.submission.task import (
     task_of,
     working_directory,
 )
+from petctl.text import counted
 
 
 def make_plan(

@@ -28,11 +28,11 @@ from petctl.clusters.local.job_directory import JobDirectory, read_json, write_j
 from petctl.clusters.local.job_status import newest_status
 from petctl.clusters.local.queue.queue import look, slots_of
 from petctl.clusters.local.submit import accept
-from petctl.controller.plurals import counted
 from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
 from petctl.job import Job
 from petctl.rendezvous.net.join_file import read_join_file, write_join_file
+from petctl.text import counted
 
 REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
 

@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from petctl.agent.data.byte_sizes import amount
 from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.manifest import LINK
 from petctl.bundle.snapshot import Snapshot, take
@@ -33,6 +32,7 @@ from petctl.files import make_private_directory, wait_for_lock
 from petctl.home import petctl_home
 from petctl.submission.code import code_record, links_of, own_state
 from petctl.submission.folders import folder_map
+from petctl.text import amount, counted
 
 ACCOUNTS = "aux_data/configs"
 LOGS = "assets"
@@ -74,7 +74,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     def sentence(self) -> str:
         """What was pinned, and what was not."""
         out = f"; left out: {some(self.left_out)}" if self.left_out else ""
-        return f"pinned {self.files} file{'s' * (self.files != 1)} ({amount(self.bytes)}) as {self.id[:12]}{out}"
+        return f"pinned {counted(self.files, 'file')} ({amount(self.bytes)}) as {self.id[:12]}{out}"
 
 
 def pin(config: Config, progress: Progress | None = None) -> Pin:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from petctl.rendezvous.core.machine import GATHERING, RUNNING, Coordinator
+from petctl.text import counted
 
 
 def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> List[Dict[str, Any]]:
@@ -49,7 +50,7 @@ def state_of(phase: str, last: str, ran: bool) -> str:
 def sentence_of(facts: Mapping[str, Any], rows: int, ending: str, granted: int, wanted: int) -> str:
     """Why it is as it is, in one sentence."""
     if ending:
-        return f"ending ({ending}): {rows} node(s) are stopping"
+        return f"ending ({ending}): {counted(rows, 'node')} {'is' if rows == 1 else 'are'} stopping"
     if granted < wanted:
         return f"{facts['sentence']}; {granted} of {wanted} nodes have slots"
     return str(facts["sentence"])

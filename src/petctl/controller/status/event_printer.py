@@ -10,6 +10,7 @@ from typing import Any, Dict
 
 from petctl.agent.logs.async_writer import Outlet
 from petctl.controller.status.records import new_event
+from petctl.text import counted
 
 BEHIND_LIMIT = 4 << 20  # bytes that were not taken yet
 
@@ -38,4 +39,4 @@ def _line(event: Dict[str, Any]) -> bytes:
 
 
 def _missed(count: int) -> bytes:
-    return _line(new_event("dropped", f"{count} event(s) were not printed: whoever reads them is slow", count=count))
+    return _line(new_event("dropped", f"{counted(count, 'event')} not printed: the reader is slow", count=count))

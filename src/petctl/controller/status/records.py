@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from petctl.controller.plurals import counted
 from petctl.controller.status.compact import pack_round
 from petctl.rendezvous.core.events import NOT_MISSED
+from petctl.text import counted
 
 ROUNDS = 100  # of a job's rounds the status tells the last so many; the events tell all
 UNSAVED_TOLD = 3  # remarks on unsaved files that the status tells; the events tell all

@@ -34,6 +34,7 @@ from petctl.rendezvous.core.events import (
 from petctl.rendezvous.core.messages import Header, Order, Outcome, Place, Report
 from petctl.rendezvous.core.roll import Node, left_out
 from petctl.rendezvous.core.stall import StepWatch
+from petctl.text import counted
 
 RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
     "recovering",
@@ -325,7 +326,7 @@ class Facts:
 
     def _running_sentence(self) -> str:
         world = next(place.world_size for _, place in self.places.values())
-        running = f"running on {len(self.places)} node(s), {world} worker(s)"
+        running = f"running on {counted(len(self.places), 'node')}, {counted(world, 'worker')}"
         return "; ".join(filter(None, [running, left_out(self.nodes)]))
 
     def cheapest(self, nodes: Collection[str]) -> List[str]:

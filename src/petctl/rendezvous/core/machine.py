@@ -30,6 +30,7 @@ from petctl.rendezvous.core.events import LEFT, Config, Record, Tell
 from petctl.rendezvous.core.facts import CLOSED, CLOSING, DEPOSED, GATHERING, RECOVERING, RUNNING, UNDECIDED, Facts
 from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Report
 from petctl.rendezvous.core.roll import in_short, last_round, left_out, rows
+from petctl.text import counted
 
 __all__ = ["CLOSED", "CLOSING", "DEPOSED", "GATHERING", "RECOVERING", "RUNNING", "Coordinator"]
 
@@ -273,7 +274,7 @@ class Coordinator(Facts):
         """Why a healthy round should give way to another, or an empty string."""
         target = min(self.wanted, self.config.max_nodes)
         if len(self.places) > target:
-            return f"scaled to {target} node(s)"
+            return f"scaled to {counted(target, 'node')}"
         leaving = [name for name in self.places if name in self.nodes and self.nodes[name].goes]
         if leaving:
             return "; ".join(f"node {name} leaves" for name in sorted(leaving, key=natural))
@@ -291,7 +292,7 @@ class Coordinator(Facts):
         if self.asked and coming and now < self.expect_until:
             return ""
         if self.asked or len(spare) >= room or now >= self.growth_since + self.config.resize_interval:
-            return f"{min(len(spare), room)} more node(s) joined"
+            return f"{counted(min(len(spare), room), 'more node')} joined"
         return ""
 
     def _watch_steps(self, now: float) -> None:
@@ -328,7 +329,7 @@ class Coordinator(Facts):
         self.sentence = self._running_sentence()
         self._note(
             "running",
-            f"round {self.round} runs on {len(places)} node(s) with {world} worker(s)",
+            f"round {self.round} runs on {counted(len(places), 'node')} with {counted(world, 'worker')}",
             round=self.round,
             epoch=self.epoch,
             nodes=list(members),

@@ -170,7 +170,7 @@ def test_for_how_many_nodes_there_is_room(
     node = {"name": "0", "state": "running", "sentence": ""}
     answers(cluster, monkeypatch, told({**RUNNING, "size": {"min": 1, "wanted": 2, "max": 4}, "nodes": [node]}))
     one(server)["status"] = {"phase": "Running", "room": {"size": 1, "since": "2026-01-02T03:04:05Z"}}
-    assert cluster.status(NAME)["sentence"] == "all is well; node 1: the cluster has room for 1 node(s) now"
+    assert cluster.status(NAME)["sentence"] == "all is well; node 1: the cluster has room for 1 node now"
 
 
 def outcome(state: str = "failed", code: int = 7) -> str:

@@ -37,7 +37,6 @@ from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.queue.queue import look
 from petctl.clusters.local.secrets import secret_values
-from petctl.controller.plurals import scaling
 from petctl.controller.status.builder import members_of, node_rows, sentence_of, state_of
 from petctl.controller.status.records import UNSAVED_TOLD, results_place
 from petctl.controller.traced_machine import ObservedCoordinator
@@ -47,6 +46,7 @@ from petctl.rendezvous.core.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
 from petctl.rendezvous.net.calls import FLAG, WHOLE, Call
 from petctl.rendezvous.net.server import CoordinatorServer
+from petctl.text import counted, scaling
 
 if TYPE_CHECKING:
     from petctl.clusters.local.pools.model import GiveBack
@@ -111,7 +111,9 @@ class Supervisor:
                 if turn.granted:
                     granted, wanted = self.allotment.granted, self.allotment.wanted
                     self.recorder.event(
-                        "started", f"{self.directory.id} starts with {granted} of {wanted} node(s)", nodes=granted
+                        "started",
+                        f"{self.directory.id} starts with {granted} of {counted(wanted, 'node')}",
+                        nodes=granted,
                     )
                     lost = lost_variables(self.directory, self.record)
                     if lost:

@@ -20,6 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from petctl import text
 from petctl.clusters.base import KINDS, AlreadyExists
 from petctl.clusters.local.pools import mounts, setup
 from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, Node
@@ -146,8 +147,9 @@ def delete(home: Path, name: str, force: bool = False) -> None:
     view = read(home, name)
     jobs = [*view["running"], *view["queued"]]
     if jobs and not force:
+        queued = text.counted(len(view["queued"]), "queued job")
         raise UsageError(
-            f"cluster {name} has {len(view['running'])} running and {len(view['queued'])} queued job(s): "
+            f"cluster {name} has {len(view['running'])} running and {queued}: "
             f"{', '.join(jobs[:5])}{' ...' if len(jobs) > 5 else ''}; wait for them, or cancel them with --force"
         )
     directory = FleetDirectory(home, name)

@@ -16,6 +16,8 @@ import sys
 from dataclasses import dataclass, field
 from typing import Callable, Dict, List, NamedTuple, Sequence
 
+from petctl.text import counted
+
 UNBORN_WITHIN = 60.0  # seconds for a submitter to make the job whose place it has taken
 REVIVE_WITHIN = 1.5  # ... for a killed supervisor to be back
 BEGIN_WITHIN = 5.0  # ... for a supervisor to begin; one that is slower holds nobody up
@@ -57,8 +59,8 @@ class Standing(NamedTuple):
 
     def sentence(self) -> str:
         """What its user reads."""
-        jobs = f"{self.ahead} job{'' if self.ahead == 1 else 's'} ahead"
-        return f"queued: {jobs}, needs {self.minimum} of {self.total} node slots, {self.free} free"
+        jobs = counted(self.ahead, "job")
+        return f"queued: {jobs} ahead, needs {self.minimum} of {self.total} node slots, {self.free} free"
 
 
 @dataclass

@@ -11,7 +11,7 @@ import click
 from petctl.cli.options import print_json
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import confirm, say
-from petctl.controller.plurals import counted
+from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.compat.act.data import Moved, Progress

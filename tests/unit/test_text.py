@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from petctl.controller.plurals import counted, scaling
+from petctl.text import counted, scaling
 
 
 @pytest.mark.parametrize(("number", "words"), [(0, "0 files"), (1, "1 file"), (2, "2 files"), (12000, "12,000 files")])
