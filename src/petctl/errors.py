@@ -1,22 +1,50 @@
 """Every error that petctl raises on purpose. Standard library only: the agent uses this file too.
 
-    PetctlError                 something went wrong and the sentence says what to do
-    |-- UsageError              the user's words were wrong (exit code 2)
-    |   |-- SpecError           ... in a job file or job description; names the field and its place
-    |   `-- NotFound            ... they name a job, node or secret that does not exist
-    |-- ProtocolError           a peer sent bytes that make no sense; its connection is dropped
-    |   `-- AuthError           ... or could not prove that it knows the job's token
-    |-- NoRoom                  the disk is full (an OSError too, for callers who can do without the file)
-    |-- Unreachable             a coordinator does not answer (the platform's fault, or it is being replaced)
-    |-- StoreError              an object store or a transfer failed (exit code 1)
-    |   |-- NoSuchPlace         ... the bucket, container, object or folder does not exist (4)
-    |   |-- Refused             ... the key is wrong, the token has expired, or it may not do that (5)
-    |   |-- StoreUnreachable    ... nobody answers at its endpoint (6)
-    |   `-- Damaged             ... what arrived is not what was sent (7)
-    `-- InternalError           petctl's own fault (exit code 70)
+The drawing has all of them: the exit code of the command line, whose fault it is, and for those that are not defined
+here the module below petctl.
 
-The type says whose fault it is; the message says what happened, to which thing, and what to do next. `code` is the exit
-code of the command line. Expected errors are shown without a traceback.
+    PetctlError                     1   any        something went wrong; the base of all
+    |-- UsageError                  2   input      the user's words were wrong
+    |   |-- SpecError               2   input      ... in a job file or job description
+    |   |   `-- FieldError          2   input      ... in fields of it, which it names (spec.problems)
+    |   |-- NotFound                2   input      ... they name a job, node or secret that does not exist
+    |   |   `-- Missing             3   input      ... they name no resource of Batch AI's (batchai.tree)
+    |   `-- InUse                   2   input      what is to be removed is needed by a running job (clusters.base)
+    |-- AlreadyExists               1   input      there is a job of this id (clusters.base)
+    |-- AlreadyThere                1   input      there is a resource of this name (batchai.tree)
+    |-- Malformed                   1   input      an ElasticJob that no API server would accept (operator.acting)
+    |-- ProtocolError               1   platform   a peer sent bytes that make no sense; its connection is dropped
+    |   `-- AuthError               1   platform   ... or could not prove that it knows the job's token
+    |-- NoRoom                      1   platform   the disk is full (an OSError too, for callers that can go on)
+    |-- Unreachable                 1   platform   a coordinator does not answer: dead, cut off or being replaced
+    |-- Obstacle                    1   platform   something in the cluster is in the operator's way (operator.acting)
+    |-- LoginFailed                 5   platform   no credentials made for the kubeconfig (clusters.kubernetes.plugin)
+    |-- BadCode                     1   platform   a code archive is not what its name says (agent.code)
+    |-- StoreError                  1   platform   an object store or a transfer failed
+    |   |-- NoSuchPlace             4   input      ... the bucket, container, object or folder does not exist
+    |   |   `-- NoSuchBucket        4   input      ... the bucket or container itself (depot.refusals)
+    |   |-- Refused                 5   input      ... the key is wrong or expired, or does not permit that
+    |   |-- StoreUnreachable        6   platform   ... no process answers at its endpoint
+    |   |-- Damaged                 7   platform   ... what arrived is not what was sent
+    |   `-- BadAnswer               1   platform   ... what answers is no object store (depot.answers)
+    |-- KubernetesError             1   platform   Kubernetes failed (clusters.kubernetes.failures, as all below)
+    |   |-- NoSuchObject            4   input      ... the object, its namespace or its kind does not exist
+    |   |-- ObjectExists            1   input      ... there is an object of this name
+    |   |-- Conflict                1   platform   ... another client has changed the object meanwhile
+    |   |-- Gone                    1   platform   ... a version is too old to go on from: list again
+    |   |-- Invalid                 1   input      ... the server does not accept the object or the request
+    |   |-- NotRunning              1   platform   ... the container does not run
+    |   |   `-- NotStarted          1   platform   ... the container does not run yet
+    |   |-- Forbidden               5   input      ... the credentials do not permit it
+    |   |   `-- QuotaExceeded       5   platform   ... the namespace's quota does not permit it
+    |   |-- Unauthorised            5   input      ... the server does not accept the credentials
+    |   |-- ServerUnreachable       6   platform   ... no server answers, or it is overloaded
+    |   `-- CommandFailed           1   platform   ... a command in a pod could not be run
+    `-- InternalError              70   petctl     petctl's own fault
+
+The user's own program has no error here: how its workers failed is a job's outcome, with a cause (`causes.py`).
+
+The message says what happened, to which thing, and what to do next. Expected errors are shown without a traceback.
 """
 
 import errno
