@@ -24,7 +24,6 @@ Path = Union[str, "os.PathLike[str]"]
 
 LOCK_PAUSE = 0.01
 LOCK_WITHIN = 0.1  # `is_locked` holds a lock for microseconds; that must not turn its owner away
-_LONGEST = 180  # bytes of a name in its draft's, which may have 255
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP)
 _CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 
@@ -32,8 +31,7 @@ _CANNOT_LINK = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS)
 def draft_of(path: Path) -> str:
     """Names a fresh draft: unique also among machines and containers that share the directory."""
     directory, name = os.path.split(os.fspath(path))
-    short = os.fsencode(name)[:_LONGEST].decode(errors="ignore")
-    return os.path.join(directory, f".{short}.{os.urandom(4).hex()}.{os.getpid()}")
+    return os.path.join(directory, f".{name}.{os.urandom(4).hex()}.{os.getpid()}")
 
 
 @contextlib.contextmanager

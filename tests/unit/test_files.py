@@ -175,12 +175,6 @@ def test_any_failure_of_the_writer_leaves_nothing(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_long_names_have_drafts_too(tmp_path: Path) -> None:
-    for name in ("x" * 255, "\N{SNOWMAN}" * 85):
-        files.replace(tmp_path / name, b"whole")
-        assert (tmp_path / name).read_bytes() == b"whole"
-
-
 def test_a_file_of_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files.replace("file", "text", durable=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from petctl.errors import PetctlError
+from petctl.retry import Backoff
 
 AWAY = 6  # `code` of errors that say: nobody answers there now
 MOST = 300.0  # seconds
@@ -17,11 +18,12 @@ class Patience:
     def __init__(self, most: float | None = None) -> None:
         self._most = most
         self._ends: float | None = None
-        self._pause = FIRST
+        self._backoff = Backoff(FIRST, LONGEST)
 
     def restored(self) -> None:
         """The cluster answers."""
-        self._ends, self._pause = None, FIRST
+        self._ends = None
+        self._backoff.restart()
 
     def wait_and_retry(self, failure: PetctlError, deadline: float = float("inf")) -> None:
         """A moment later there may be an answer; raises the failure when that went on for too long."""
@@ -31,5 +33,4 @@ class Patience:
         left = min(self._ends, deadline) - now
         if left <= 0:
             raise failure
-        time.sleep(min(self._pause, left))
-        self._pause = min(2 * self._pause, LONGEST)
+        time.sleep(min(self._backoff.pause(), left))

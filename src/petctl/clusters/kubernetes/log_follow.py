@@ -24,6 +24,7 @@ from petctl.kube.failures import (
     ServerUnreachable,
     Unauthorised,
 )
+from petctl.retry import Backoff
 
 _STEP = 5.0  # seconds of one watch, after which it is asked whether the job is over
 _LAST = 20.0  # seconds without a line, after the job's end, for which a log that does not end is waited for
@@ -174,7 +175,7 @@ class _Reading:
             self._box.close(failure)
 
     def _follow_to_its_end(self, node: str, name: str, uid: str) -> None:
-        place, pause = self._places.setdefault(uid, LogPosition()), FIRST
+        place, backoff = self._places.setdefault(uid, LogPosition()), Backoff(FIRST, LONGEST)
         while not self._box.closed:
             over = self._over.is_set()
             try:
@@ -182,7 +183,7 @@ class _Reading:
                     self._namespace, name, CONTAINER, follow=True, since_time=place.since, timestamps=True
                 )
                 for lines in place.new_lines(chunks):
-                    pause = FIRST
+                    backoff.restart()
                     if not self._box.put(node, lines):
                         return
                 if over or self._has_gone(name):
@@ -196,8 +197,7 @@ class _Reading:
             except KubernetesError:
                 if over:
                     return
-            self._over.wait(pause)
-            pause = min(2 * pause, LONGEST)
+            self._over.wait(backoff.pause())
 
     def _has_gone(self, name: str) -> bool:
         try:

@@ -7,7 +7,6 @@ checks.
 
 from __future__ import annotations
 
-import random
 import socket
 import ssl
 import time
@@ -17,7 +16,8 @@ from functools import lru_cache
 from typing import Callable, Iterator, Mapping, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
-from petctl.errors import Damaged, PetctlError, StoreError
+from petctl.errors import Damaged, StoreError
+from petctl.retry import Backoff
 from petctl.storage.core.answers import BadAnswer
 from petctl.storage.core.signing import AwsKey, shared_key, sigv4_headers
 from petctl.storage.core.store_errors import PASSING, reason
@@ -190,12 +190,8 @@ class _Attempts:
 
     def __init__(self, rest: Rest) -> None:
         self._rest = rest
-        self.renew()
-
-    def renew(self) -> None:
-        """There was progress."""
-        self._end = time.monotonic() + PATIENCE
-        self._pause = 0.1
+        self._backoff = Backoff(0.1, 2.0, PATIENCE, least=0.5)
+        self.renew = self._backoff.restart
 
     def __enter__(self) -> None:
         pass
@@ -204,7 +200,7 @@ class _Attempts:
         if isinstance(error, BadAnswer):
             raise StoreError(f"{self._rest._location.root} at {self._rest._base}: {error}") from None
         if isinstance(error, OSError):
-            self._wait(unreachable(self._rest._location, _reason(error), self._rest._base))
+            self._backoff.wait(unreachable(self._rest._location, _reason(error), self._rest._base))
             return True
         return False
 
@@ -213,13 +209,7 @@ class _Attempts:
         problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), self._rest._location.below(path))
         if answer.status not in PASSING:
             raise problem
-        self._wait(problem)
-
-    def _wait(self, problem: PetctlError) -> None:
-        if time.monotonic() + self._pause > self._end:
-            raise problem from None
-        time.sleep(self._pause * random.uniform(0.5, 1.0))  # nobody could announce the store's return
-        self._pause = min(self._pause * 2, 2.0)
+        self._backoff.wait(problem)
 
 
 @lru_cache(maxsize=1)

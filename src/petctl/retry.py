@@ -1,0 +1,37 @@
+"""Pauses between attempts, and when to give up. What is worth another attempt, callers know.
+
+Standard library only. The agent's archive does without: its loops (storage/core/objects.py, agent/node/connection.py) keep pauses
+of their own, which take less room there.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+
+class Backoff:
+    """Pauses of one series of attempts: each twice as long as the one before, up to the longest.
+
+    `within`: seconds for all attempts together. `least`: pauses are shortened by chance to this part of them at most,
+    so that many callers do not come back at the same moment.
+    """
+
+    def __init__(self, first: float, longest: float, within: float = float("inf"), least: float = 1.0) -> None:
+        self._first, self._longest, self._within, self._least = first, longest, within, least
+        self.restart()
+
+    def restart(self) -> None:
+        """Begins again, after progress."""
+        self._pause, self._end = self._first, time.monotonic() + self._within
+
+    def pause(self) -> float:
+        """Returns the next pause."""
+        pause, self._pause = self._pause, min(2 * self._pause, self._longest)
+        return pause * random.uniform(self._least, 1.0)
+
+    def wait(self, problem: Exception) -> None:
+        """Waits before the next attempt; raises the problem where that would begin too late."""
+        if time.monotonic() + self._pause > self._end:
+            raise problem from None
+        time.sleep(self.pause())
