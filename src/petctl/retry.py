@@ -1,7 +1,7 @@
 """Pauses between attempts, and when to give up. What is worth another attempt, callers know.
 
-Standard library only. The agent's archive does without: its loops (storage/core/objects.py, agent/node/connection.py) keep pauses
-of their own, which take less room there.
+Standard library only. The agent's archive does without: its loops (storage/core/objects.py, agent/node/connection.py)
+keep pauses of their own, which take less room there.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from petctl.text import counted
 
+from petctl.text import counted
 from tests.k8s.cluster.waiting import until
 from tests.k8s.elasticjobs import defined
 from tests.k8s.operators import operator

@@ -14,11 +14,11 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from petctl.files import locked
 
 import petctl
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import locked
 from petctl.jobs import JobHandle, get, list_jobs, render, submit
 from petctl.jobs.secrets import remove_secret, set_secret
 from petctl.rendezvous.net.client import ControlLink

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from petctl.files import take_lock
 
 from petctl.clusters.local.secrets import list_secrets, set_secret
 from petctl.compat.batchai.service.clusters import find_target
@@ -20,6 +19,7 @@ from petctl.compat.batchai.service.removal import delete_jobs
 from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
 from petctl.compat.batchai.service.resources import create_experiment, create_group, create_workspace, trail_of
 from petctl.errors import PetctlError, UsageError
+from petctl.files import take_lock
 from petctl.job import Job
 from petctl.jobs.status import FINAL, ErrorStatus, SizeStatus, Status
 

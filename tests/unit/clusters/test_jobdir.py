@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from petctl.files import is_locked, take_lock
 
 from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, read_json, write_json, write_once, write_text
 from petctl.errors import InternalError, NoRoom
+from petctl.files import is_locked, take_lock
 
 
 def test_an_outcome_is_never_changed(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from petctl.files import take_lock
 
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.cluster import LocalCluster
@@ -27,6 +26,7 @@ from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
 from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN
 from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import take_lock
 from petctl.job import Job
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from petctl.files import take_lock
 
 from petctl.cli.sweeps.sweep import command
 from petctl.clusters.base import AlreadyExists, LogLine
@@ -17,6 +16,7 @@ from petctl.clusters.local.cluster import LocalCluster
 from petctl.clusters.patience import AWAY
 from petctl.controller.status.records import first_status
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
+from petctl.files import take_lock
 from petctl.job import Job, job_to_dict
 from petctl.jobs import submit
 from petctl.sweeps import drive, looking
