@@ -174,6 +174,6 @@ MUTANTS = [
     Mutant("nobody notices that a round stands still", (real_machine, "self._watch_steps(now)\n", "pass\n")),
     Mutant(
         "newcomers are never taken in",
-        (real_machine, "if self.asked or len(spare) >= room or", "if False and"),
+        (real_machine, "if self.asked or (gathered and", "if False and (gathered and"),
     ),
 ]

@@ -80,9 +80,15 @@ POINT_MUTANTS = [
     PointMutant(
         "growth does not wait",
         "machine",
-        "now >= self.growth_since + self.config.resize_interval:",
-        "True:",
+        "len(spare) >= room or now >= self.growth_since + self.config.resize_interval",
+        "True",
     ),
+    PointMutant("growth does not wait for a step", "machine", "(gathered and self._proceeds(now))", "gathered"),
+    PointMutant("growth does not see the first step", "machine", "self.steps.reports and self.steps.moved", "False"),
+    PointMutant(
+        "growth waits long where no steps are reported", "machine", "min(SETTLES_WITHIN, interval)", "interval"
+    ),
+    PointMutant("growth is not looked at when it is due", "machine", ", self._settled_at()]", "]"),
     PointMutant(
         "expected nodes are waited for for ever",
         "machine",

@@ -10,7 +10,8 @@ import pytest
 from petctl.rendezvous.core import member as node
 from petctl.rendezvous.core import messages as m
 from petctl.rendezvous.core.events import Config, Disconnected, Event, Expect, Late, Reported, Roster, Scale
-from petctl.rendezvous.core.messages import Failure, Header, Order, Place, Report
+from petctl.rendezvous.core.machine import SETTLES_WITHIN
+from petctl.rendezvous.core.messages import Failure, Header, Order, Place, Progress, Report
 from tests.unit.rendezvous.test_machine import LOST_PEER, Story, orders
 from tests.unit.rendezvous.test_member import header, only, prepared, running
 
@@ -75,15 +76,70 @@ def test_a_round_that_is_behind_is_not_acknowledged() -> None:
 def test_arrivals_that_nobody_asked_for_are_gathered() -> None:
     story = Story(config=Config(1, 3, 3, resize_interval=4.0))
     story.running("0")
+    story.now = 2.0
     story.say("1", state=m.IDLE)
     assert story.machine.phase == "running", "there is room for one more"
-    assert story.machine.deadline() == 4.0
-    story.now = 3.9
+    story.now = 5.9
     story.at_work("0", m.RUNNING)
     assert story.machine.phase == "running"
-    story.now = 4.0
+    assert story.machine.deadline() == 6.0
+    story.now = 6.0
     story.at_work("0", m.RUNNING)
     assert story.machine.phase == "gathering" and "1 more node" in story.machine.reason
+
+
+def growing(**options: Any) -> Story:
+    """A round of one node that began at 0, and a second node that would fill the job."""
+    story = Story(config=Config(1, 2, 2, **options))
+    story.running("0")
+    story.say("1", state=m.IDLE)
+    assert story.machine.phase == "running"
+    return story
+
+
+def test_growth_waits_for_the_time_that_a_first_step_takes() -> None:
+    story = growing()
+    assert story.machine.deadline() == 5.0, "first the silence of the nodes"
+    for story.now in (4.0, 8.0, 9.9):
+        story.say("1", state=m.IDLE)
+        story.at_work("0", m.RUNNING)
+        assert story.machine.phase == "running"
+    assert story.machine.deadline() == SETTLES_WITHIN == 10.0
+    story.machine.settle(10.0)
+    assert story.machine.phase == "gathering" and "1 more node" in story.machine.reason
+
+
+def test_growth_waits_for_the_first_step_where_steps_are_reported() -> None:
+    story = growing()
+    story.machine.steps.reports = True  # in a round before
+    for story.now in (4.0, 8.0, 12.0):
+        story.say("1", state=m.IDLE)
+        story.at_work("0", m.RUNNING, progress=Progress(1, (-1,), (0.0,), (0.0,), (0.0,)))
+        assert story.machine.phase == "running", "no step yet"
+    story.at_work("0", m.RUNNING, progress=Progress(2, (7,), (0.0,), (0.0,), (0.0,)))
+    assert story.machine.phase == "gathering" and "1 more node" in story.machine.reason
+
+
+def test_growth_does_not_wait_for_ever_for_a_first_step() -> None:
+    story = growing(resize_interval=3.0, silence=60.0)
+    story.machine.steps.reports = True
+    assert story.machine.deadline() == 3.0
+    story.machine.settle(3.0)
+    assert story.machine.phase == "gathering"
+
+
+def test_growth_that_was_asked_for_does_not_wait_for_a_step() -> None:
+    story = growing()
+    story.machine.step(Scale(2), 0.1)
+    story.machine.settle(0.1)
+    assert story.machine.phase == "gathering"
+
+
+def test_what_a_first_step_tells_is_said_although_the_round_ends_by_it() -> None:
+    story = growing()
+    story.at_work("0", m.RUNNING, progress=Progress(1, (7,), (0.0,), (0.0,), (0.0,)))
+    said = [event.kind for event in story.effects if isinstance(event, Event)]
+    assert said == ["training", "progress", "round"]
 
 
 def test_expected_nodes_are_not_waited_for_for_ever() -> None:

@@ -32,6 +32,8 @@ from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Rep
 from petctl.rendezvous.core.roll import in_short, last_round, left_out, rows
 from petctl.text import counted
 
+SETTLES_WITHIN = 10.0  # seconds; where no steps are reported, a round that lasts longer has made some
+
 __all__ = ["CLOSED", "CLOSING", "DEPOSED", "GATHERING", "RECOVERING", "RUNNING", "Coordinator"]
 
 
@@ -186,11 +188,10 @@ class Coordinator(Facts):
         if unplanned:
             self._open(unplanned, False, now)
         elif self.phase == RUNNING and self.budget.verdict is None and self.held_since is None and not self._ended():
+            self._watch_steps(now)
             planned = self._changed_by(now)
             if planned:
                 self._open(planned, True, now)
-            else:
-                self._watch_steps(now)
 
     def _broken_by(self, now: float) -> str:
         """Why the running round cannot go on, or an empty string."""
@@ -291,9 +292,19 @@ class Coordinator(Facts):
             self.growth_since = now
         if self.asked and coming and now < self.expect_until:
             return ""
-        if self.asked or len(spare) >= room or now >= self.growth_since + self.config.resize_interval:
+        gathered = len(spare) >= room or now >= self.growth_since + self.config.resize_interval
+        if self.asked or (gathered and self._proceeds(now)):
             return f"{counted(min(len(spare), room), 'more node')} joined"
         return ""
+
+    def _proceeds(self, now: float) -> bool:
+        """Has the running round made a step, or had the time to? To end it before would cost a start for nothing."""
+        return (self.steps.reports and self.steps.moved) or now >= self._settled_at()
+
+    def _settled_at(self) -> float:
+        """When growth stops waiting for the first step of the running round."""
+        interval = self.config.resize_interval
+        return self.began + (interval if self.steps.reports else min(SETTLES_WITHIN, interval))
 
     def _watch_steps(self, now: float) -> None:
         """A round that stands still is told so: the node of the rank that is furthest behind then reports a failure."""
@@ -401,7 +412,7 @@ class Coordinator(Facts):
             if self.config.join_timeout and self.short_since is not None:
                 times.append(self.short_since + self.config.join_timeout)
         if self.phase == RUNNING and self.growth_since is not None:
-            times.append(self.growth_since + self.config.resize_interval)
+            times += [self.growth_since + self.config.resize_interval, self._settled_at()]
             if self.asked:
                 times.append(self.expect_until)
         if self.phase == RUNNING and self.held_since is not None:

@@ -89,6 +89,11 @@ class StepWatch:
         before, self._best = self._best, self._newest
         return self._newest > before
 
+    @property
+    def moved(self) -> bool:
+        """Was a step of this round reported?"""
+        return bool(self._ranks)
+
     def late(self, seconds: float) -> None:
         """The coordinator itself was held up: that time counts for nobody."""
         self._alive += seconds
