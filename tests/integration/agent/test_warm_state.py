@@ -106,6 +106,12 @@ BEFORE = {
         False,
     ),
     "excepthook": ("import sys; sys.excepthook = lambda *a: None", False),
+    "excepthook below that of torch": (
+        "import sys\ndef over(old):\n    def hook(*a): old(*a)\n"
+        "    hook.__module__ = 'torch.distributed.distributed_c10d'\n    return hook\n"
+        "sys.excepthook = over(lambda *a: None)",
+        False,
+    ),
     "start method": ("import multiprocessing; multiprocessing.set_start_method('spawn')", False),
     "timeout": ("import socket; socket.setdefaulttimeout(7)", False),
     "precision": ("import decimal; decimal.getcontext().prec = 5", False),

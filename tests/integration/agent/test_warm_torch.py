@@ -62,6 +62,33 @@ def test_chance_is_fresh_in_each_worker(tmp_path: Path, torch_python: str) -> No
     play(tmp_path, act)
 
 
+AFTER_JOINING = """
+import time, torch, torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+began = time.process_time()
+import torch._dynamo
+print("ahead" if time.process_time() - began < 1 else "by the worker")
+"""
+
+
+def test_what_torch_imports_after_joining_a_group_is_imported_ahead(
+    tmp_path: Path, torch_python: str, own_cache: None
+) -> None:
+    (tmp_path / "joins.py").write_text(AFTER_JOINING)
+
+    async def act(scene: WarmScene) -> None:
+        launch = scene.launch(torch_python, "-u", "joins.py", local_rank=0)
+        scene.warm.begin(launch, [])
+        scene.workers.start([launch])
+        seen = [await scene.ended(launch)]
+        await scene.warmed()
+        seen.append(await scene.forked(torch_python, "-u", "joins.py"))
+        assert [each.out for each in seen] == ["by the worker\n", "ahead\n"], seen
+        assert not scene.said
+
+    play(tmp_path, act)
+
+
 def test_an_idle_worker_has_little_memory_of_its_own(tmp_path: Path, torch_python: str) -> None:
     (tmp_path / "idle.py").write_text("import torch, gc, time\ngc.collect()\nprint('up', flush=True)\ntime.sleep(600)")
 

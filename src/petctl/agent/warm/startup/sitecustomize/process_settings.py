@@ -35,6 +35,17 @@ def _names(things: Iterable[Any]) -> str:
     return " ".join(getattr(thing, "__qualname__", type(thing).__qualname__) for thing in things)
 
 
+def _exception_hook() -> Any:
+    """The one beneath that of `torch.distributed`, which only writes the rank before what the other prints."""
+    hook = sys.excepthook
+    while getattr(hook, "__module__", "") == "torch.distributed.distributed_c10d":
+        beneath = [cell.cell_contents for cell in hook.__closure__ or () if callable(cell.cell_contents)]
+        if not beneath:
+            break
+        hook = beneath[0]
+    return hook
+
+
 def _handlers() -> str:
     found = ((number, _signal.getsignal(number)) for number in range(1, _signal.NSIG))
     return " ".join(f"{number}:{_handler(handler)}" for number, handler in found if handler)
@@ -67,7 +78,7 @@ _JAX = ("jax_enable_x64", "jax_platforms", "jax_default_matmul_precision", "jax_
 _SETTINGS: List[Tuple[str, str, Callable[[Any], str]]] = [
     ("the recursion limit", "sys", lambda m: str(m.getrecursionlimit())),
     ("import hooks", "sys", lambda m: f"{_names(m.meta_path)} {_names(m.path_hooks)}"),
-    ("hooks of sys", "sys", lambda m: _names([m.excepthook, m.displayhook, m.gettrace(), m.getprofile()])),
+    ("hooks of sys", "sys", lambda m: _names([_exception_hook(), m.displayhook, m.gettrace(), m.getprofile()])),
     ("streams of sys", "sys", lambda m: _names(map(type, (m.stdin, m.stdout, m.stderr)))),
     ("bytecode", "sys", lambda m: _unless("False", m.dont_write_bytecode)),
     ("the start method of multiprocessing", "multiprocessing.context", _start_method),
