@@ -85,17 +85,19 @@ def curve(metrics: "list[dict[str, float]]", killed_at: float) -> str:
 
 
 def cost(metrics: "list[dict[str, float]]", killed_at: float, start_up: float) -> str:
-    """What the kill cost: time without a step, and steps that were done twice."""
-    number = max(
-        (n for n in range(1, len(metrics)) if metrics[n]["time"] > killed_at),
-        key=lambda n: metrics[n]["time"] - metrics[n - 1]["time"],
-    )
-    first = metrics[number]
+    """What the kill cost: time without a step, steps that were done twice, and the pause in which the new node came."""
+    pauses = [
+        (before, after)
+        for before, after in zip(metrics, metrics[1:])
+        if after["time"] > killed_at and (after["ranks"] != before["ranks"] or after["step"] <= before["step"])
+    ]
+    first, later = pauses[0][1], [after["time"] - before["time"] for before, after in pauses[1:]]
     repeated = len(metrics) - len({entry["step"] for entry in metrics})
     return (
         f"{first['time'] - killed_at:.1f} s from the kill to the next step of {first['ranks']:.0f} ranks "
-        f"(the start of the job took {start_up:.1f} s), and "
-        f"{repeated} step{' was' if repeated == 1 else 's were'} repeated from the last checkpoint"
+        f"(the start of the job took {start_up:.1f} s), "
+        + (f"{sum(later):.1f} s when its replacement was taken in, " if later else "")
+        + f"and {repeated} step{' was' if repeated == 1 else 's were'} repeated from the last checkpoint"
     )
 
 

@@ -17,7 +17,7 @@ import runpy, sys
 demo = runpy.run_path({str(DEMO)!r})
 sys.stderr.write("the status line of petctl"), sys.stderr.flush()
 demo["say"]("killing node 1 (pid 42)")
-steps = [(1, 1, 3), (2, 2, 3), (3, 3, 3), (9, 2, 2), (10, 3, 2), (13, 4, 3)]
+steps = [(1, 1, 3), (2, 2, 3), (3, 3, 3), (9, 2, 2), (10, 3, 2), (18, 4, 3)]
 metrics = [{{"time": time, "step": step, "ranks": ranks, "loss": 0.5}} for time, step, ranks in steps]
 demo["say"]("the loss of a node cost " + demo["cost"](metrics, 3.5, 4.0))
 """
@@ -49,10 +49,10 @@ def test_its_lines_take_the_place_of_the_status_line() -> None:
     assert all(len(line.removeprefix("\r\x1b[2K")) < 80 for line in rest)
 
 
-def test_its_last_line_counts_what_was_done_twice() -> None:
+def test_its_last_line_tells_the_pauses_apart_and_counts_what_was_done_twice() -> None:
     done = subprocess.run([sys.executable, "-c", SAYS], capture_output=True, text=True, check=True)
     assert "\x1b" not in done.stdout
     assert done.stdout.splitlines()[-1] == (
         "demo: the loss of a node cost 5.5 s from the kill to the next step of 2 ranks (the start of the job "
-        "took 4.0 s), and 2 steps were repeated from the last checkpoint"
+        "took 4.0 s), 8.0 s when its replacement was taken in, and 2 steps were repeated from the last checkpoint"
     )
