@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import StoreError
-from petctl.storage.core.answers import LARGEST, BadAnswer, Markers, parse_xml, whole_number
+from petctl.storage.core.answers import LARGEST, BadAnswer, Course, Markers, parse_xml, whole_number
 from petctl.storage.core.exchange import Exchange
 from petctl.storage.core.objects import Objects
 from petctl.storage.stores.credentials import Access
@@ -154,6 +155,61 @@ def test_facts_of_an_object_that_make_no_sense_are_the_stores_error(kind: str, l
             bucket.find("object")
 
 
+def ever_new(inside: Callable[[int], str]) -> Callable[[bytes], bytes]:
+    """Pages each of which has a marker that no other has."""
+    count = itertools.count(1)
+
+    def reply(asked: bytes) -> bytes:
+        number = next(count)
+        return page(f"{inside(number)}<NextContinuationToken>new-{number}</NextContinuationToken>")
+
+    return reply
+
+
+ENDLESS = {
+    "the same page": lambda number: ITEM.format("a", NOON, 1) + ITEM.format("b", NOON, 1),
+    "the same pages": lambda number: ITEM.format(f"a-{number % 7}", NOON, 1),
+    "no names": lambda number: "",
+}
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("listing", [page_entries, page_children])
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_listing_with_ever_new_markers_ends(
+    monkeypatch: pytest.MonkeyPatch, what: str, listing: Callable[..., Iterator[object]]
+) -> None:
+    monkeypatch.setattr("petctl.storage.core.answers.MOST_WITHOUT", 50)
+    with answering(ever_new(ENDLESS[what])) as endpoint, pytest.raises(BadAnswer, match="has no end"):
+        list(listing(store(endpoint), "s3", ""))
+
+
+@pytest.mark.timeout(30)
+def test_a_list_of_parts_with_ever_new_markers_ends(tmp_path: Path) -> None:
+    count = itertools.count(9000)
+
+    def reply(asked: bytes) -> bytes:
+        return page(f"<IsTruncated>true</IsTruncated><NextPartNumberMarker>{next(count)}</NextPartNumberMarker>")
+
+    records = Records(tmp_path, "root")
+    records.write("object", UPLOAD)
+    with answering(reply) as endpoint, pytest.raises(BadAnswer, match="has no end"):
+        S3Parts(store(endpoint), records).begin("object", 20_000_000, "s")
+
+
+def test_what_a_correct_store_may_do_is_no_endless_listing() -> None:
+    objects = Course()
+    for number in range(300):
+        objects.check([])  # all that would be on it was deleted
+        objects.check([f"{number}-a", f"{number}-b"])
+    folders = Course(with_folders=True)
+    for names in (["a"], ["a"], ["a", "b"], ["b", "c"], ["d"], ["d"], [], ["d", "e"]):
+        folders.check(names)  # a page ends in a folder, and the next begins with it
+    with pytest.raises(BadAnswer, match="has no end"):
+        for names in itertools.repeat(["f", "g"], 100):
+            folders.check(names)
+
+
 UPLOAD = {"id": "u", "size": "20000000", "source": "s"}
 
 
@@ -201,6 +257,18 @@ def test_an_upload_without_an_id_is_not_begun() -> None:
 def test_nodes_end_a_listing_that_goes_round() -> None:
     def ask(call: str, words: dict[str, str]) -> dict[str, object]:
         return {"entries": [["a", 1, 0.0, ""]], "after": "b" if words["after"] == "a" else "a"}
+
+    about = {"kind": "s3", "root": "s3://bucket", "prefix": ""}
+    with pytest.raises(BadAnswer, match="has no end"):
+        list(Objects(ask, "grant", about, Exchange(), threading.Event()).entries())
+
+
+@pytest.mark.timeout(30)
+def test_nodes_end_a_listing_with_ever_new_markers() -> None:
+    count = itertools.count()
+
+    def ask(call: str, words: dict[str, str]) -> dict[str, object]:
+        return {"entries": [["a", 1, 0.0, ""]], "after": str(next(count))}
 
     about = {"kind": "s3", "root": "s3://bucket", "prefix": ""}
     with pytest.raises(BadAnswer, match="has no end"):

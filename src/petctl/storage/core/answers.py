@@ -6,12 +6,15 @@ A wrong endpoint answers with web pages, a broken gateway with half of an answer
 from __future__ import annotations
 
 import re
+from typing import Sequence
 from xml.etree import ElementTree
 
 from petctl.errors import StoreError
 
 LARGEST = 64 << 20
 """Bytes of an answer that is read whole; a page of a listing takes a few."""
+MOST_WITHOUT = 10_000
+"""Pages in a row without a name; a store that leaves out what was deleted gives one for each 1,000 objects or more."""
 
 
 class BadAnswer(StoreError):
@@ -28,17 +31,40 @@ class Markers:
     pages there are, memory does not grow, and a circle is found within three times its length.
     """
 
-    def __init__(self, what: str = "listing") -> None:
-        self._what, self._kept, self._pages, self._next = what, "", 0, 1
+    def __init__(self) -> None:
+        self._kept, self._pages, self._next = "", 0, 1
 
     def check(self, marker: str) -> str:
         """The marker, if it may lead to another page."""
         if marker == self._kept:
-            raise BadAnswer(f"the store's {self._what} has no end")
+            raise BadAnswer("the store's listing has no end")
         self._pages += 1
         if self._pages == self._next:
             self._kept, self._next = marker, 2 * self._next
         return marker
+
+
+class Course:
+    """Checks that a listing gets on, however new its markers are: by the first name of each page.
+
+    A store may give pages without names, where much was deleted: many in a row, but not without end. No object is on
+    two pages. A folder (`with_folders`) may be, where one page ends in it and the next begins with it.
+    """
+
+    def __init__(self, with_folders: bool = False) -> None:
+        self._with_folders = with_folders
+        self._firsts, self._last, self._without = Markers(), "", 0
+
+    def check(self, names: Sequence[str]) -> None:
+        """Takes in a page; BadAnswer where it has been there before, or no name has come for too long."""
+        new = names[1:] if self._with_folders and names and names[0] == self._last else names
+        if new:
+            self._firsts.check(new[0])
+            self._last, self._without = new[-1], 0
+            return
+        self._without += 1
+        if self._without > MOST_WITHOUT:
+            raise BadAnswer(f"the store's listing has no end, and no name on {MOST_WITHOUT} pages")
 
 
 def parse_xml(data: bytes) -> ElementTree.Element:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
 from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, StoreError
-from petctl.storage.core.answers import BadAnswer, Markers, parse_xml
+from petctl.storage.core.answers import BadAnswer, Course, Markers, parse_xml
 from petctl.storage.core.chunks import CHECKSUM, PART_SIZE, Body, Held, Incoming, Slice, checksum_of_parts
 from petctl.storage.core.endpoint import Entry
 from petctl.storage.core.exchange import Answer, Exchange
@@ -56,9 +56,10 @@ class Objects:
 
     def entries(self) -> Iterator[Entry]:
         """Everything below the prefix, as a stream."""
-        after, markers = "", Markers()
+        after, markers, course = "", Markers(), Course()
         while True:
             page = self._ask("page", {"grant": self._grant, "after": after})
+            course.check([str(entry[0]) for entry in page["entries"]])
             for path, size, modified, tag in page["entries"]:
                 yield Entry(check_path(path), int(size), float(modified), str(tag))
             after = page["after"]

@@ -16,7 +16,7 @@ from itertools import repeat
 from typing import Callable, Iterator, Mapping
 from xml.etree import ElementTree
 
-from petctl.storage.core.answers import BadAnswer, Markers, parse_xml, whole_number
+from petctl.storage.core.answers import BadAnswer, Course, Markers, parse_xml, whole_number
 from petctl.storage.core.folder_markers import FOLDER_MARK, stands_for_folder
 from petctl.storage.stores.endpoint import Entry
 from petctl.storage.stores.http_client import Rest
@@ -32,8 +32,11 @@ _FIRST = 100
 def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[Entry]:
     """Every object with this prefix, names without it; with `most`, only the first so many."""
     columns, when = (_S3_COLUMNS, _iso_time) if kind == "s3" else (_AZURE_COLUMNS, _mail_time)
+    course = Course()
     for page in _pages(rest, kind, prefix, {}, most):
-        for name, size, modified, tag, mark in _rows(page, kind, columns):
+        rows = list(_rows(page, kind, columns))
+        course.check([row[0] for row in rows])
+        for name, size, modified, tag, mark in rows:
             if len(name) > len(prefix):
                 yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag), bool(mark))
         if most:
@@ -43,12 +46,15 @@ def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[
 def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
     """Objects and folders with this prefix and no slash after it, names without the prefix."""
     common, path = ("CommonPrefixes", "Prefix") if kind == "s3" else ("BlobPrefix", "Name")
+    when = _iso_time if kind == "s3" else _mail_time
+    course = Course(with_folders=True)
     for page in _pages(rest, kind, prefix, {"delimiter": "/"}):
         root = parse_xml(page)
-        for item in root.iter(common):
-            yield Entry((item.findtext(path) or "")[len(prefix) : -1], 0, 0.0, folder=True)
-        when = _iso_time if kind == "s3" else _mail_time
-        for name, size, modified, tag, mark in _parsed_rows(root, kind):
+        folders, rows = [item.findtext(path) or "" for item in root.iter(common)], list(_parsed_rows(root, kind))
+        course.check([*(row[0] for row in rows), *folders])
+        for folder in folders:
+            yield Entry(folder[len(prefix) : -1], 0, 0.0, folder=True)
+        for name, size, modified, tag, mark in rows:
             if len(name) > len(prefix) and not mark:
                 yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag))
 

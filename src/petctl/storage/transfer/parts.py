@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
 from petctl.files import make_private_directory, replace_json
-from petctl.storage.core.answers import BadAnswer, Markers, parse_xml, whole_number
+from petctl.storage.core.answers import BadAnswer, parse_xml, whole_number
 from petctl.storage.stores.body import Body, Held
 from petctl.storage.stores.http_client import Rest
 from petctl.storage.transfer.checksums import (
@@ -182,7 +182,7 @@ class S3Parts:
     def _there(self, upload: Upload) -> dict[int, Sum]:
         """Part number -> MD5, for the parts of the right length."""
         found: dict[int, Sum] = {}
-        marker, markers = "", Markers("list of parts")
+        marker = ""
         while True:
             query = {"uploadId": upload.id, "max-parts": "1000"}
             if marker:
@@ -197,10 +197,11 @@ class S3Parts:
                 if re.fullmatch(r'"?[0-9a-f]{32}"?', tag):
                     crc32 = parse_crc32(part.findtext("ChecksumCRC32") or "-")
                     found[number], upload.tags[number] = Sum(bytes.fromhex(tag.strip('"')), crc32), tag
-            marker = root.findtext("NextPartNumberMarker") or ""
+            before, marker = marker, root.findtext("NextPartNumberMarker") or ""
             if root.findtext("IsTruncated") != "true" or not marker:
                 return found
-            markers.check(marker)
+            if not whole_number(before or "0") < whole_number(marker, "number of a part") <= MOST_PARTS:
+                raise BadAnswer("the store's list of parts has no end")
 
     def abandon(self, upload: Upload) -> None:
         self._records.forget(upload.path)
