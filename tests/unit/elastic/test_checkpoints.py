@@ -132,6 +132,18 @@ def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
     assert not left.exists() and newer.exists()
 
 
+def test_the_draft_of_a_claim_whose_writer_was_killed_is_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drafts = {epoch: tmp_path / f"..epoch-{epoch}.0123abcd.4711" for epoch in (1, 2, 3)}
+    for draft in drafts.values():
+        draft.write_text("")
+    place(monkeypatch, 2, 1)
+    train(tmp_path, 1)
+    assert [epoch for epoch, draft in drafts.items() if draft.exists()] == [3], "somebody newer is at work there"
+    drafts[1].write_text("")
+    saved.claim(tmp_path, 2, 0)
+    assert not drafts[1].exists()
+
+
 class SlowDisk:
     """Writes only when it is told to."""
 

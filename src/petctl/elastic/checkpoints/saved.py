@@ -37,6 +37,7 @@ MANIFEST = "manifest.json"
 _VERSION = 1
 _NAME = re.compile(r"epoch-(\d+)-round-(\d+)-step-(\d+)\Z")
 _CLAIM = re.compile(r"\.epoch-(\d+)\Z")
+_DRAFT = re.compile(r"\.\.epoch-(\d+)\.[0-9a-f]{8}\.\d+\Z")  # of a claim: files.draft_of
 _UNFINISHED = re.compile(r"\.writing-(epoch-\d+-round-\d+-step-\d+)-[0-9a-f]+\Z")
 _SHARD = ".distcp"  # as torch.distributed.checkpoint calls its files; all together they may be huge
 _BLOCK = 1 << 20
@@ -61,9 +62,10 @@ def claim(directory: Path, epoch: int, base: int) -> None:
     if not older or max(older) < epoch:
         directory.mkdir(parents=True, exist_ok=True)
         replace_json(directory / f".epoch-{epoch}", {"job": place.job(), "base": base})
-    for number in older:
-        if number < epoch:
-            (directory / f".epoch-{number}").unlink(missing_ok=True)
+    for name in _listing(directory):
+        match = _CLAIM.match(name) or _DRAFT.match(name)
+        if match and int(match.group(1)) < epoch:
+            (directory / name).unlink(missing_ok=True)
 
 
 def _claims(directory: Path) -> List[int]:
@@ -214,8 +216,12 @@ def prune(directory: Path, keep: int, own: Mark) -> None:
 
 
 def sweep(directory: Path, before: Tuple[int, int]) -> None:
-    """Removes what writers of (epoch, round) up to `before` did not finish."""
+    """Removes what writers of (epoch, round) up to `before` did not finish; only rank 0, which claims and writes."""
     for name in _listing(directory):
+        draft = _DRAFT.match(name)
+        if draft and int(draft.group(1)) <= before[0]:
+            with contextlib.suppress(OSError):
+                (directory / name).unlink()
         match = _UNFINISHED.match(name)
         mark = _mark(match.group(1)) if match else None
         if mark is not None and mark[:2] <= before:
