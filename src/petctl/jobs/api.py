@@ -195,9 +195,10 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
     if "://" not in job.code:
         named = job.code not in ("", IN_PLACE)
         alone = job.batchai and not job.cwd and not named  # its workers have directories of their own
-        nowhere = not record["cwd"] and not job.cwd  # made with kubectl: its pods' own directory
+        new = new_code and job.code != IN_PLACE
+        nowhere = not (job.cwd or new) and _in_its_images_directory(record)
         cwd = "" if alone or nowhere else there / job.cwd
-        job = replace(job, cwd=cwd, code=there / job.code if named else job.code)
+        job = replace(job, cwd=cwd, code=there / job.code if named else IN_PLACE if nowhere else job.code)
     if "folders" in record:
         from petctl.submission.folder_mounts import as_wish
 
@@ -205,6 +206,11 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
     there_before = record["cluster"] if before.cluster == DEFAULT else before.cluster
     where = find_cluster(cluster or job.cluster or there_before, petctl_home())
     return _submit(job, where, None if new_code else record.get("code"))
+
+
+def _in_its_images_directory(record: Mapping[str, Any]) -> bool:
+    """Whether pods ran it where their image puts them: it took no code along, and named no directory."""
+    return not (record.get("code") or record["plan"]["task"].get("cwd"))
 
 
 def _left_checkpoints(before: JobHandle, record: Mapping[str, Any]) -> dict[str, str]:

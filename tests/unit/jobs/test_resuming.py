@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from petctl.clusters.kubernetes.build_record import make_plan
 from petctl.errors import UsageError
 from petctl.job import Job
 from petctl.jobs import api
@@ -26,7 +27,7 @@ class Before:
             "cwd": cwd,
             "cluster": "k8s",
             "job": {"script": "train.py", "env": env},
-            "plan": {"task": {"python": "python3", "checkpoint_dir": directory}},
+            "plan": {"task": {"python": "python3", "checkpoint_dir": directory, "cwd": cwd}},
         }
         self._final = final
 
@@ -57,6 +58,39 @@ def test_a_job_made_without_a_directory_gets_none(
     monkeypatch: pytest.MonkeyPatch, recorded: str, working: str, tmp_path: Path
 ) -> None:
     assert str(resumed(monkeypatch, str(tmp_path), {}, cwd=recorded).cwd) == working
+
+
+@pytest.mark.parametrize(
+    ("job", "working"),
+    [
+        (Job(program=["train"], code="none"), ""),
+        (Job(program=["train"], code="none", cwd="/srv/project"), "/srv/project"),
+        (Job(program=["/bin/true"]), ""),  # a home directory is not taken along
+        (Job(script="train.py"), "here"),  # relative to the code
+    ],
+)
+def test_pods_begin_where_they_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, job: Job, working: str) -> None:
+    here = tmp_path / "project"
+    here.mkdir()
+    (here / "train.py").write_text("")
+    if working == "here":
+        (here / "petctl.yaml").write_text("{}")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("HOME", str(here if not (job.code or working) else tmp_path))
+    settings = {"name": "k8s", "kind": "kubernetes", "image": "example.org/image:1"}
+    first = make_plan(job, "train-3f9k", tmp_path / "home", "team", settings, None)
+    before = SimpleNamespace(id="train-3f9k", cluster="k8s", record=lambda: first)
+    submitted: list[tuple[Job, Any]] = []
+    monkeypatch.setattr(api, "get", lambda reference: before)
+    monkeypatch.setattr(api, "find_cluster", lambda name, home: None)
+    monkeypatch.setattr(api, "_submit", lambda job, where, code: submitted.append((job, code)))
+    monkeypatch.chdir(tmp_path)  # from wherever it is said
+    api.resubmit("train-3f9k")
+    [(again, code)] = submitted
+    assert again.cwd == (str(here) if working == "here" else working)
+    second = make_plan(again, "train-4b2c", tmp_path / "home", "team", settings, code)
+    assert second["plan"]["task"]["cwd"] == first["plan"]["task"]["cwd"]
+    assert second["code"].get("id") == first["code"].get("id")
 
 
 def test_a_directory_of_a_volume_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
