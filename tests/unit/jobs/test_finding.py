@@ -14,15 +14,6 @@ from petctl.jobs.registry import Registry
 from petctl.kube.failures import ServerUnreachable
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("PETCTL_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_a_cluster_that_cannot_be_asked_is_named(home: Path) -> None:
     (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}, local: {slots: 2}}")
     with pytest.raises(NotFound, match=r"there is no job 'x-1234'(.|\n)*\nwest could not be asked: "):

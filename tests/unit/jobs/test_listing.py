@@ -15,15 +15,6 @@ from petctl.jobs.listing import other_clusters
 from petctl.jobs.registry import Registry
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("PETCTL_HOME", "XDG_CONFIG_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def test_configured_clusters_and_those_submitted_to_are_asked_once_each(home: Path) -> None:
     (home / "petctl.yaml").write_text(
         "clusters: {west: {kind: k8s, namespace: a}, same: {kind: kubernetes, namespace: a}, big: {kind: local}}"
