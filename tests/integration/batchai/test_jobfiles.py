@@ -19,8 +19,9 @@ from petctl.errors import SpecError
 from petctl.jobs import JobHandle, list_jobs, resubmit, submit
 from petctl.jobs.secrets import list_secrets
 from petctl.submission.batchai import directories
-from tests.integration.local.conftest import Stage, children, eventually, job_path, stage
+from tests.integration.local.conftest import Stage, children, job_path, stage
 from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.integration.waiting import until
 
 __all__ = ["stage"]
 
@@ -280,11 +281,11 @@ def test_every_line_once_when_a_node_is_killed(site: Site) -> None:
         except FileNotFoundError:
             return []
 
-    eventually(lambda: len(lines(0)) > 100 and len(lines(1)) > 100, "lines of both ranks", WITHIN)
+    until(lambda: len(lines(0)) > 100 and len(lines(1)) > 100, "lines of both ranks", WITHIN)
     guardian = int((job_path(handle) / "nodes" / "1" / "pid").read_text())
     (agent,) = children(guardian)
     os.kill(agent, signal.SIGKILL)
-    eventually(lambda: any(line.startswith("2 1 ") for line in lines(1)), "lines of the next round", WITHIN)
+    until(lambda: any(line.startswith("2 1 ") for line in lines(1)), "lines of the next round", WITHIN)
     (site.path / "finish").touch()
     ended(handle)
     for rank in range(2):
@@ -412,13 +413,13 @@ def test_the_command_line(site: Site) -> None:
 
 def test_a_command_beside_the_workers_sees_the_same_variables(site: Site) -> None:
     handle = site.submit(customToolkitSettings={"commandLine": "echo up; while sleep 0.1; do :; done"})
-    eventually(lambda: handle.status().state == "running", "the job runs", WITHIN)
+    until(lambda: handle.status().state == "running", "the job runs", WITHIN)
     shown = petctl("exec", handle.id, "--", "sh", "-c", "pwd; echo $AZ_BATCHAI_STDOUTERR_DIR")
     assert shown.returncode == 0, shown.stderr
     cwd, logs = shown.stdout.splitlines()
     assert cwd == str(job_path(handle) / "batchai/0/work")
     assert Path(logs).resolve() == Path(directories(handle.record())["stdouterr"])
-    eventually(lambda: texts(handle).get("stdout.txt") == "up\n", "what the worker says first", WITHIN)
+    until(lambda: texts(handle).get("stdout.txt") == "up\n", "what the worker says first", WITHIN)
     handle.cancel()
     assert handle.wait(WITHIN).state == "cancelled"
     assert texts(handle)["stdout.txt"] == "up\n"

@@ -19,6 +19,7 @@ from tests.integration.conftest import ROOT
 from tests.integration.containers.images import bare_image, mpi_image, old_image, python_image
 from tests.integration.containers.registry import Registry, registry
 from tests.integration.local import conftest as local
+from tests.integration.waiting import until
 
 PYTHON, BARE = "localhost/petctl-python:1", "localhost/petctl-bare:1"
 HUB, HUB_OFFICIAL = "petctltests/trainer:1", "library/petctltests:1"  # on what the tests have for Docker Hub
@@ -128,7 +129,7 @@ class ContainerStage(local.Stage):
         return super().start(*words, **{"image": PYTHON, "code": "none", **fields})
 
     def running(self, world: int, after: int = 0) -> int:
-        return int(local.eventually(lambda: self._round_of(world, after), f"a round with {world} workers", SECONDS))
+        return int(until(lambda: self._round_of(world, after), f"a round with {world} workers", SECONDS))
 
     def _round_of(self, world: int, after: int) -> int:
         rounds = sorted({mark.round for mark in self.marks() if mark.round > after and mark.world == world})

@@ -18,7 +18,8 @@ from petctl.clusters.local.secrets import set_secret
 from petctl.jobs import JobHandle, get, submit
 from tests.integration.containers.conftest import PYTHON, ContainerStage
 from tests.integration.containers.images import MARK
-from tests.integration.local.conftest import eventually, exists, job_path, processes_of, supervisor_pid
+from tests.integration.local.conftest import exists, job_path, processes_of, supervisor_pid
+from tests.integration.waiting import until
 
 LOOK = f"""
 import os, sys
@@ -39,7 +40,7 @@ def guardian(handle: JobHandle, node: str) -> int:
         rows = [row for row in handle.status().nodes if row.name == node and row.rank is not None]
         return int((job_path(handle) / "nodes" / node / "pid").read_text()) if rows else 0
 
-    return int(eventually(look, f"node {node}"))
+    return int(until(look, f"node {node}"))
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -92,7 +93,7 @@ def test_a_job_sees_its_image_its_directories_and_its_secrets_and_nothing_of_the
         script="look.py", args=[os.getpid()], image=PYTHON, code="none", secrets={"PASSWORD": "login"}, env={"A": "1"}
     )
     handle = submit(job)
-    eventually((stage.path / "waits").exists, "a worker", 60)
+    until((stage.path / "waits").exists, "a worker", 60)
     containers = stage.engine.containers()
     shown = stage.engine.run("inspect", *containers)
     assert "s3cr3t-words" not in shown and "private-words" not in shown
@@ -142,17 +143,17 @@ def test_nodes_clients_and_supervisors_can_be_killed(stage: ContainerStage) -> N
     first = stage.running(2)
     client = clients(handle)[0]
     os.kill(client, signal.SIGKILL)
-    eventually(lambda: not exists(client), "the end of the engine's client")
+    until(lambda: not exists(client), "the end of the engine's client")
     stage.goes_on(first, 2)
     assert len(stage.engine.containers()) == 2, "a container does not need its client"
     top, old = guardian(handle, "0"), [mark.pid for mark in stage.marks(first) if mark.node == "0"]
     os.kill(top, signal.SIGKILL)
     second = stage.running(2, after=first)
     assert not any(map(exists, old)), "workers of a killed node"
-    eventually(lambda: len(stage.engine.containers()) == 2, "one container for each node")
+    until(lambda: len(stage.engine.containers()) == 2, "one container for each node")
     killed = supervisor_pid(handle)
     os.kill(killed, signal.SIGKILL)
-    eventually(lambda: supervisor_pid(handle) != killed, "another supervisor")
+    until(lambda: supervisor_pid(handle) != killed, "another supervisor")
     stage.goes_on(second, 2)
     os.kill(guardian(handle, "1"), signal.SIGKILL)
     stage.running(2, after=second)
@@ -167,10 +168,10 @@ def test_a_supervisor_comes_back_when_somebody_looks(stage: ContainerStage) -> N
     handle = stage.start(nodes=1)
     first = stage.running(1)
     # Supervisor and standby at once: no agent can start another one from inside of its container.
-    both = eventually(lambda: supervisors(handle), "a supervisor and its standby")
+    both = until(lambda: supervisors(handle), "a supervisor and its standby")
     kill_at_once(both)
-    eventually(lambda: not any(map(exists, both)), "the end of both")
-    eventually(lambda: handle.status() and supervisor_pid(handle) not in both, "another supervisor")
+    until(lambda: not any(map(exists, both)), "the end of both")
+    until(lambda: handle.status() and supervisor_pid(handle) not in both, "another supervisor")
     stage.goes_on(first, 1)
     stage.finish()
     assert handle.wait(60).state == "succeeded"
@@ -179,18 +180,18 @@ def test_a_supervisor_comes_back_when_somebody_looks(stage: ContainerStage) -> N
 def test_nothing_is_left_after_everything_was_killed(stage: ContainerStage) -> None:
     handle = stage.start(nodes=2)
     stage.running(2)
-    eventually(lambda: supervisors(handle), "a supervisor and its standby")
+    until(lambda: supervisors(handle), "a supervisor and its standby")
     everything = [*processes_of(job_path(handle)), *keepers_of_containers(handle)]
     kill_at_once(everything)
-    eventually(lambda: not any(map(exists, everything)), "their end")
-    eventually(lambda: handle.status().state == "lost", "that nobody is left")
+    until(lambda: not any(map(exists, everything)), "their end")
+    until(lambda: handle.status().state == "lost", "that nobody is left")
     assert stage.engine.containers() == []
     get(handle.id).remove()
 
 
 def test_cancelling_while_the_engine_works_leaves_nothing(stage: ContainerStage) -> None:
     handle = stage.start(nodes=2)
-    eventually(lambda: clients(handle), "the engine at work")
+    until(lambda: clients(handle), "the engine at work")
     handle.cancel(kill=True)
     assert handle.wait(60).state == "cancelled"
     assert stage.engine.containers() == []
@@ -219,7 +220,7 @@ def test_a_pull_that_takes_long_can_be_cancelled(stage: ContainerStage) -> None:
         def pulling() -> bool:
             return any(event["kind"] == "image" for event in handle.events())
 
-        eventually(pulling, "the engine pulling")
+        until(pulling, "the engine pulling")
         assert stage.engine.containers() == []
         handle.cancel()
         assert handle.wait(60).state == "cancelled"

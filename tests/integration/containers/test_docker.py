@@ -13,7 +13,8 @@ from tests.integration.containers.conftest import PYTHON, ContainerEngine, Conta
 from tests.integration.containers.docker import docker_engine
 from tests.integration.containers.registry import Registry
 from tests.integration.containers.test_containers import clients, guardian, kill_at_once, supervisors
-from tests.integration.local.conftest import eventually, processes_of
+from tests.integration.local.conftest import processes_of
+from tests.integration.waiting import until
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def test_docker_runs_nodes_too(stage: ContainerStage) -> None:
     (stage.path / "marks").unlink()
     other = stage.start()
     stage.running(1)
-    eventually(lambda: supervisors(other), "a supervisor and its standby")
+    until(lambda: supervisors(other), "a supervisor and its standby")
     kill_at_once(processes_of(Path(other.status().directory)))
-    eventually(lambda: other.status().state == "lost", "that nobody is left", 60)
+    until(lambda: other.status().state == "lost", "that nobody is left", 60)
     assert stage.engine.containers() == []

@@ -12,7 +12,8 @@ import pytest
 import petctl
 from petctl.jobs import submit
 from tests.integration.containers.conftest import OPTIONS, PYTHON, ContainerStage
-from tests.integration.local.conftest import eventually, job_path
+from tests.integration.local.conftest import job_path
+from tests.integration.waiting import until
 
 SCRIPT = """
 import os, time
@@ -52,12 +53,12 @@ def test_workers_keep_their_state_when_a_node_is_lost(stage: ContainerStage, tor
         progress = handle.status().progress
         return progress.step if progress else 0
 
-    eventually(lambda: step() > 3, "steps of two nodes", 90)
-    eventually(lambda: len([line for line in lines() if line[2] == 2]) >= 2, "both of them", 60)
+    until(lambda: step() > 3, "steps of two nodes", 90)
+    until(lambda: len([line for line in lines() if line[2] == 2]) >= 2, "both of them", 60)
     lost = int((job_path(handle) / "nodes" / "1" / "pid").read_text())
     before = step()
     os.kill(lost, signal.SIGKILL)
-    eventually(lambda: len(handle.status().rounds) >= 2 and step() > before + 3, "steps after the loss", 90)
+    until(lambda: len(handle.status().rounds) >= 2 and step() > before + 3, "steps after the loss", 90)
     survivors = {pid for _, pid, _ in lines() if len([1 for line in lines() if line[1] == pid]) > 1}
     assert survivors, "rank 0 kept its process"
     resumed = [at for at, pid, _ in lines() if pid in survivors and at > 0]

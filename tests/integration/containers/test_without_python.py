@@ -32,7 +32,8 @@ from tests.integration.containers.test_containers import (
     kill_at_once,
     supervisors,
 )
-from tests.integration.local.conftest import eventually, exists, job_path, processes_of, supervisor_pid
+from tests.integration.local.conftest import exists, job_path, processes_of, supervisor_pid
+from tests.integration.waiting import until
 
 WORKER = """\
 echo "rank $RANK of $WORLD_SIZE in round $PETCTL_ROUND"
@@ -112,7 +113,7 @@ def test_nodes_clients_and_supervisors_can_be_killed(shell: ContainerStage) -> N
     first = shell.running(2)
     client = clients(handle)[0]
     os.kill(client, signal.SIGKILL)
-    eventually(lambda: not exists(client), "the end of the engine's client")
+    until(lambda: not exists(client), "the end of the engine's client")
     shell.goes_on(first, 2)
     top, old = guardian(handle, "0"), [mark.pid for mark in shell.marks(first) if mark.node == "0"]
     os.kill(top, signal.SIGKILL)
@@ -120,13 +121,13 @@ def test_nodes_clients_and_supervisors_can_be_killed(shell: ContainerStage) -> N
     assert not any(map(exists, old)), "workers of a killed node"
     killed = supervisor_pid(handle)
     os.kill(killed, signal.SIGKILL)
-    eventually(lambda: supervisor_pid(handle) != killed, "another supervisor")
+    until(lambda: supervisor_pid(handle) != killed, "another supervisor")
     shell.goes_on(second, 2)
     worker = next(mark.pid for mark in shell.marks(second) if mark.rank == 0)
     os.kill(worker, signal.SIGKILL)
     shell.running(2, after=second)
     assert handle.status().spent == 1, "a killed worker is a failure, a killed node is none"
-    eventually(lambda: len(shell.engine.containers()) == 2, "one container for each node")
+    until(lambda: len(shell.engine.containers()) == 2, "one container for each node")
     shell.finish()
     assert handle.wait(60).state == "succeeded"
     assert shell.engine.containers() == []
@@ -135,11 +136,11 @@ def test_nodes_clients_and_supervisors_can_be_killed(shell: ContainerStage) -> N
 def test_nothing_is_left_after_everything_was_killed(shell: ContainerStage) -> None:
     handle = shell.start(nodes=2)
     shell.running(2)
-    eventually(lambda: supervisors(handle), "a supervisor and its standby")
+    until(lambda: supervisors(handle), "a supervisor and its standby")
     everything = [*processes_of(job_path(handle)), *keepers_of_containers(handle)]
     kill_at_once(everything)
-    eventually(lambda: not any(map(exists, everything)), "their end")
-    eventually(lambda: handle.status().state == "lost", "that nobody is left")
+    until(lambda: not any(map(exists, everything)), "their end")
+    until(lambda: handle.status().state == "lost", "that nobody is left")
     assert shell.engine.containers() == []
     get(handle.id).remove()
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import petctl
 from petctl.jobs import JobHandle, submit
-from tests.integration.local.conftest import Stage, eventually
+from tests.integration.local.conftest import Stage
+from tests.integration.waiting import until
 
 TASK = """
 import json, os, pathlib, socket, sys, time
@@ -42,7 +43,7 @@ def start(stage: Stage, **fields: Any) -> JobHandle:
 def tasks_of(stage: Stage, number: int, count: int) -> list[dict[str, str]]:
     """What the tasks of a round have found in their environments, by rank."""
     files = [stage.path / f"up-{number}-{rank}" for rank in range(count)]
-    eventually(lambda: all(file.exists() for file in files), f"{count} tasks of round {number}", 60)
+    until(lambda: all(file.exists() for file in files), f"{count} tasks of round {number}", 60)
     return [json.loads(file.read_text()) for file in files]
 
 

@@ -12,7 +12,8 @@ import pytest
 
 import petctl
 from petctl.jobs import JobHandle, Status, submit
-from tests.integration.local.conftest import Stage, children, eventually, guardian, supervisor_pid
+from tests.integration.local.conftest import Stage, children, guardian, supervisor_pid
+from tests.integration.waiting import until
 
 TRAIN = str(Path(__file__).resolve().parents[3] / "examples" / "parameter_server" / "train.py")
 NAMES = ["ps 0", "worker 0", "ps 1", "worker 1", "worker 2"]  # by rank
@@ -33,7 +34,7 @@ def said(handle: JobHandle, number: int, task: str, what: re.Pattern[bytes]) -> 
 
 
 def pid_of(handle: JobHandle, number: int, task: str) -> int:
-    return int(eventually(lambda: said(handle, number, task, _PID), f"{task} in round {number}", 60)[0])
+    return int(until(lambda: said(handle, number, task, _PID), f"{task} in round {number}", 60)[0])
 
 
 def steps(handle: JobHandle) -> int:
@@ -65,7 +66,7 @@ def test_it_trains_and_the_servers_are_stopped_at_the_end(stage: Stage) -> None:
 def test_whoever_is_killed_all_go_on_from_what_the_servers_kept(stage: Stage, victim: str) -> None:
     handle = train(stage, "--steps", "500", "--step-time", "0.02")
     pid = pid_of(handle, 1, victim)
-    eventually(lambda: steps(handle) > 60, "steps", 60)
+    until(lambda: steps(handle) > 60, "steps", 60)
     os.kill(pid, signal.SIGKILL)
     pid_of(handle, 2, "worker 0")
     status = ended(handle)
@@ -79,7 +80,7 @@ def test_whoever_is_killed_all_go_on_from_what_the_servers_kept(stage: Stage, vi
 def test_the_loss_of_a_node_that_only_serves_is_not_missed(stage: Stage) -> None:
     roles = [{"name": "worker", "count": 1}, {"name": "ps", "count": 2}]
     handle = train(stage, "--steps", "500", "--step-time", "0.02", nodes=2, roles=roles)
-    eventually(lambda: steps(handle) > 60, "steps", 60)
+    until(lambda: steps(handle) > 60, "steps", 60)
     os.kill(children(guardian(handle, "1"))[0], signal.SIGKILL)
     status = handle.wait(120)
     assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 0, 2)
@@ -87,7 +88,7 @@ def test_the_loss_of_a_node_that_only_serves_is_not_missed(stage: Stage) -> None
 
 def test_a_replaced_coordinator_still_knows_who_serves(stage: Stage) -> None:
     handle = train(stage, "--steps", "500", "--step-time", "0.02")
-    eventually(lambda: steps(handle) > 60, "steps", 60)
+    until(lambda: steps(handle) > 60, "steps", 60)
     os.kill(supervisor_pid(handle), signal.SIGKILL)
     status = ended(handle)
     assert (status.spent, len(status.rounds)) == (0, 1), list(handle.events())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from petctl.agent.workers.processes import signal_each
 from petctl.clusters.local.processes import node_processes
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, Status, get, list_jobs, submit
-from tests.integration.waiting import DEADLINE
+from tests.integration.waiting import DEADLINE, until
 
 WORKER = """
 import os, pathlib, signal, sys, time
@@ -89,27 +89,15 @@ class Stage:
             stepping = [n for n in rounds if all(self.steps(n, rank) for rank in range(world))]
             return stepping[0] if stepping else 0
 
-        return eventually(look, f"a round after {after} with {world} workers")
+        return until(look, f"a round after {after} with {world} workers")
 
     def goes_on(self, number: int, world: int) -> None:
         """Waits until every worker of the round has made steps from now on."""
         before = [self.steps(number, rank) for rank in range(world)]
-        eventually(
+        until(
             lambda: all(self.steps(number, rank) > before[rank] + 2 for rank in range(world)),
             f"steps of round {number}",
         )
-
-
-def eventually(look: Callable[[], Any], what: str, timeout: float = DEADLINE) -> Any:
-    """The first true answer; the test fails after `timeout` seconds without one."""
-    deadline = time.monotonic() + timeout
-    while True:
-        answer = look()
-        if answer:
-            return answer
-        if time.monotonic() > deadline:
-            pytest.fail(f"did not see {what} within {timeout:g} s")
-        time.sleep(0.02)
 
 
 def exists(pid: int) -> bool:
@@ -131,7 +119,7 @@ def guardian(handle: JobHandle, node: str) -> int:
     def look() -> int:
         return next((row.pid for row in handle.status().nodes if row.name == node), 0)
 
-    return int(eventually(look, f"the process of node {node}"))
+    return int(until(look, f"the process of node {node}"))
 
 
 def job_path(handle: JobHandle) -> Path:

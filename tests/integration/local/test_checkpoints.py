@@ -11,8 +11,8 @@ from petctl.clusters.local.processes import node_processes
 from petctl.elastic.checkpoints import saved
 from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from tests.integration.local.conftest import Stage, eventually, guardian
-from tests.integration.waiting import DEADLINE
+from tests.integration.local.conftest import Stage, guardian
+from tests.integration.waiting import DEADLINE, until
 
 TRAIN = """
 import os, pathlib, sys, time
@@ -64,8 +64,8 @@ def of_round_2(handle: JobHandle) -> bool:
 
 def test_a_new_process_goes_on_from_the_newest_checkpoint(stage: Stage) -> None:
     handle = run(stage, 5, 18)
-    eventually(lambda: step(handle) > 30, "steps beyond the failure")
-    eventually(lambda: of_round_2(handle), "three checkpoints of the second round, and no other")
+    until(lambda: step(handle) > 30, "steps beyond the failure")
+    until(lambda: of_round_2(handle), "three checkpoints of the second round, and no other")
     stage.finish()
     assert handle.wait(DEADLINE).state == "succeeded"
     assert [(number, at) for number, at, _ in entered(stage)] == [(1, 0), (2, 15)]
@@ -74,7 +74,7 @@ def test_a_new_process_goes_on_from_the_newest_checkpoint(stage: Stage) -> None:
 
 def test_a_cancelled_job_writes_its_last_commit(stage: Stage) -> None:
     handle = run(stage, 1_000_000)
-    eventually(lambda: step(handle) > 20, "some steps")
+    until(lambda: step(handle) > 20, "some steps")
     assert saved.marks(directory(handle)) == []
     handle.cancel()
     assert handle.wait(DEADLINE).state == "cancelled"
@@ -85,9 +85,9 @@ def test_a_cancelled_job_writes_its_last_commit(stage: Stage) -> None:
 
 def test_a_node_that_is_asked_to_go_writes_its_last_commit_and_its_replacement_goes_on(stage: Stage) -> None:
     handle = run(stage, 1_000_000)
-    eventually(lambda: step(handle) > 20, "some steps")
+    until(lambda: step(handle) > 20, "some steps")
     os.kill(guardian(handle, "0"), 15)  # preemption
-    eventually(lambda: len(entered(stage)) == 2, "a second entrance")
+    until(lambda: len(entered(stage)) == 2, "a second entrance")
     (_, _, before), (_, at, after) = entered(stage)
     assert before != after and at > 20
     assert not [pid for pid in node_processes(handle.id, Path(handle.status().directory, "nodes")) if pid == before]

@@ -24,13 +24,13 @@ from petctl.home import petctl_home
 from petctl.jobs import get, list_jobs
 from tests.integration.local.conftest import (
     Stage,
-    eventually,
     exists,
     job_path,
     processes_of,
     still_there,
     supervisor_pid,
 )
+from tests.integration.waiting import until
 
 PATIENCE = 60.0
 
@@ -77,7 +77,7 @@ def test_jobs_get_whole_nodes_and_wait_for_their_turn(stage: Stage) -> None:
     stage.running(2)
     second = stage.start(cluster="team")
     assert states() == [f"0 running {first.id}", f"1 running {first.id}"]
-    eventually(lambda: second.status().state == "queued", "the second in the queue", PATIENCE)
+    until(lambda: second.status().state == "queued", "the second in the queue", PATIENCE)
     assert "needs 1 of 2" in second.status().sentence
     assert [status.id for status in list_jobs("team")] == [second.id, first.id]
     assert first.status().cluster == "team"
@@ -85,7 +85,7 @@ def test_jobs_get_whole_nodes_and_wait_for_their_turn(stage: Stage) -> None:
         pool.delete(petctl_home(), "team")
     stage.finish()
     assert first.wait(PATIENCE).state == second.wait(PATIENCE).state == "succeeded"
-    eventually(lambda: counts() == {"idle": 2}, "two idle nodes", PATIENCE)
+    until(lambda: counts() == {"idle": 2}, "two idle nodes", PATIENCE)
 
 
 def test_a_cluster_has_a_queue_of_its_own(stage: Stage) -> None:
@@ -123,9 +123,9 @@ def test_requeue_a_gang_stops_waits_and_goes_on(stage: Stage) -> None:
     job = stage.start(nodes=2, cluster="team")
     before = stage.running(2)
     resized(1)
-    eventually(lambda: job.status().state == "queued", "the job back in the queue", PATIENCE)
-    eventually(lambda: not processes_of(job_path(job)) or job.status().nodes == [], "its nodes gone", PATIENCE)
-    eventually(lambda: counts() == {"idle": 1}, "one idle node", PATIENCE)
+    until(lambda: job.status().state == "queued", "the job back in the queue", PATIENCE)
+    until(lambda: not processes_of(job_path(job)) or job.status().nodes == [], "its nodes gone", PATIENCE)
+    until(lambda: counts() == {"idle": 1}, "one idle node", PATIENCE)
     assert "needs 2 of 1" in job.status().sentence
     assert "petctl cluster resize team 2" in job.status().sentence
     resized(2)
@@ -145,7 +145,7 @@ def test_terminate_cancels_the_job_and_says_why(stage: Stage) -> None:
     status = job.wait(PATIENCE)
     assert (status.state, status.exit_code) == ("cancelled", 130)
     assert "cluster team got smaller" in status.sentence
-    eventually(lambda: counts() == {"idle": 1}, "one idle node", PATIENCE)
+    until(lambda: counts() == {"idle": 1}, "one idle node", PATIENCE)
 
 
 def test_wait_lets_the_job_end_on_its_nodes(stage: Stage) -> None:
@@ -157,7 +157,7 @@ def test_wait_lets_the_job_end_on_its_nodes(stage: Stage) -> None:
     stage.goes_on(number, 2)
     stage.finish()
     assert job.wait(PATIENCE).state == "succeeded"
-    eventually(lambda: states() == [], "no nodes", PATIENCE)
+    until(lambda: states() == [], "no nodes", PATIENCE)
 
 
 def test_an_elastic_job_gets_smaller_instead_and_grows_again(stage: Stage) -> None:
@@ -166,7 +166,7 @@ def test_an_elastic_job_gets_smaller_instead_and_grows_again(stage: Stage) -> No
     first = stage.running(2)
     resized(1)
     second = stage.running(1, after=first)
-    eventually(lambda: states() == [f"0 running {job.id}"], "the other node gone", PATIENCE)
+    until(lambda: states() == [f"0 running {job.id}"], "the other node gone", PATIENCE)
     resized(2)
     stage.running(2, after=second)
     assert job.status().spent == 0
@@ -180,10 +180,10 @@ def test_a_supervisor_that_is_killed_while_its_job_goes_back_is_replaced(stage: 
     before = stage.running(2)
     resized(1)
     events = job_path(job) / "events.jsonl"
-    eventually(lambda: '"requeue"' in events.read_text(), "the job on its way back", PATIENCE)
+    until(lambda: '"requeue"' in events.read_text(), "the job on its way back", PATIENCE)
     with suppress(FileNotFoundError, ProcessLookupError):
         os.kill(supervisor_pid(job), signal.SIGKILL)
-    eventually(lambda: counts() == {"idle": 1} and job.status().state == "queued", "the job in the queue", PATIENCE)
+    until(lambda: counts() == {"idle": 1} and job.status().state == "queued", "the job in the queue", PATIENCE)
     resized(2)
     stage.running(2, after=before)
 
@@ -195,12 +195,12 @@ def test_auto_scale_grows_with_the_jobs_and_shrinks_when_they_have_gone(stage: S
     stage.running(2)
     assert counts() == {"running": 2}
     waiting = stage.start(cluster="team")
-    eventually(lambda: waiting.status().state == "queued", "another in the queue", PATIENCE)
+    until(lambda: waiting.status().state == "queued", "another in the queue", PATIENCE)
     with pytest.raises(UsageError, match="grows to 2"):
         stage.start(nodes=3, cluster="team")
     stage.finish()
     assert job.wait(PATIENCE).state == waiting.wait(PATIENCE).state == "succeeded"
-    eventually(lambda: states() == [], "no nodes", PATIENCE)
+    until(lambda: states() == [], "no nodes", PATIENCE)
 
 
 def test_auto_scale_gives_an_elastic_job_what_it_wants(stage: Stage) -> None:
@@ -227,12 +227,12 @@ def test_nodes_are_set_up_before_jobs_get_them(stage: Stage) -> None:
 def test_a_node_whose_setup_fails_is_unusable_until_it_is_repaired(stage: Stage) -> None:
     repaired = stage.path / "repaired"
     made(nodes=1, setup=f"test -e {repaired} || {{ echo no such disk >&2; exit 3; }}")
-    eventually(lambda: counts() == {"unusable": 1}, "an unusable node", PATIENCE)
+    until(lambda: counts() == {"unusable": 1}, "an unusable node", PATIENCE)
     [row] = pool.nodes(petctl_home(), "team")
     assert row["reason"].startswith("setup ended with code 3: no such disk")
     assert "petctl cluster nodes team --reset 0" in row["reason"]
     job = stage.start("exit", "0", cluster="team")
-    eventually(lambda: job.status().state == "queued", "a job in the queue", PATIENCE)
+    until(lambda: job.status().state == "queued", "a job in the queue", PATIENCE)
     repaired.touch()
     pool.reset(petctl_home(), "team", "0")
     assert job.wait(PATIENCE).state == "succeeded"
@@ -252,18 +252,18 @@ def test_a_setup_that_is_killed_is_run_again_but_not_for_ever(stage: Stage) -> N
         return not exists(pid)
 
     for times in (1, 2, 3):
-        process, task = eventually(partial(started, times), f"setup number {times}", PATIENCE)
+        process, task = until(partial(started, times), f"setup number {times}", PATIENCE)
         assert counts() == {"preparing": 1}
         os.kill(process, signal.SIGKILL)
-        eventually(partial(gone, task), "the task gone with its process", PATIENCE)
-    eventually(lambda: counts() == {"unusable": 1}, "no fourth time", PATIENCE)
+        until(partial(gone, task), "the task gone with its process", PATIENCE)
+    until(lambda: counts() == {"unusable": 1}, "no fourth time", PATIENCE)
     assert "killed 3 times" in pool.nodes(petctl_home(), "team")[0]["reason"]
 
 
 def test_a_node_that_is_not_wanted_any_more_takes_its_setup_along(stage: Stage) -> None:
     pid_file = stage.path / "pid"
     made(nodes=1, setup=f"echo $$ > {pid_file}; exec sleep 600")
-    pid = int(eventually(lambda: pid_file.exists() and pid_file.read_text().strip(), "the setup", PATIENCE))
+    pid = int(until(lambda: pid_file.exists() and pid_file.read_text().strip(), "the setup", PATIENCE))
     resized(0)
     assert not exists(pid)
     assert states() == []
@@ -284,7 +284,7 @@ def test_jobs_find_the_clusters_directories(stage: Stage) -> None:
 
 def test_a_mount_that_fails_says_so_in_its_own_words(stage: Stage) -> None:
     made(nodes=1, mounts=[{"path": "far", "command": "sh -c 'echo no route to $1 >&2; exit 32' sh"}])
-    eventually(lambda: counts() == {"unusable": 1}, "an unusable node", PATIENCE)
+    until(lambda: counts() == {"unusable": 1}, "an unusable node", PATIENCE)
     reason = pool.nodes(petctl_home(), "team")[0]["reason"]
     place = petctl_home() / "clusters" / "team" / "mounts" / "far"
     assert reason.startswith(
@@ -303,7 +303,7 @@ def test_two_jobs_have_different_gpus(stage: Stage, monkeypatch: pytest.MonkeyPa
     jobs = [stage.start(cluster="team") for _ in range(2)]
     files = [stage.path / job.id for job in jobs]
     texts = lambda: [f.read_text() for f in files if f.exists()]  # noqa: E731
-    seen = eventually(lambda: len(found := texts()) == 2 and all(found) and found, "both", PATIENCE)
+    seen = until(lambda: len(found := texts()) == 2 and all(found) and found, "both", PATIENCE)
     assert sorted(seen) == ["4,5", "6,7"]
 
 
@@ -318,7 +318,7 @@ def test_what_a_command_mounts_is_unmounted_and_never_deleted(stage: Stage) -> N
         pytest.skip("this user may not mount")
     subprocess.run(["umount", trial], check=True)
     made(nodes=2, mounts=[{"path": "disk", "command": f"mount --bind {source}"}])
-    eventually(lambda: counts() == {"idle": 2}, "nodes with their mount", PATIENCE)
+    until(lambda: counts() == {"idle": 2}, "nodes with their mount", PATIENCE)
     place = pool.mount_root(petctl_home(), "team") / "disk"
     assert (place / "precious").exists()
     pool.delete(petctl_home(), "team")
@@ -332,7 +332,7 @@ def test_the_file_of_the_nodes_can_be_lost(stage: Stage) -> None:
     number = stage.running(1)
     for path in (petctl_home() / "clusters" / "team").glob("slots.db*"):
         path.unlink()
-    eventually(lambda: f"0 running {job.id}" in states(), "its node again", PATIENCE)
+    until(lambda: f"0 running {job.id}" in states(), "its node again", PATIENCE)
     stage.goes_on(number, 1)
 
 

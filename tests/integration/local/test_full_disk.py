@@ -19,14 +19,13 @@ from petctl.errors import PetctlError
 from petctl.jobs import JobHandle, list_jobs
 from tests.integration.local.conftest import (
     Stage,
-    eventually,
     guardian,
     job_path,
     processes_of,
     still_there,
     supervisor_pid,
 )
-from tests.integration.waiting import DEADLINE
+from tests.integration.waiting import DEADLINE, until
 
 pytestmark = [
     pytest.mark.root,
@@ -96,7 +95,7 @@ def end_all(jobs: list[Path]) -> None:
                     os.kill(pid, number)
         return not left()
 
-    eventually(none_left, "the end of every process")
+    until(none_left, "the end of every process")
 
 
 def petctl(*words: str) -> subprocess.CompletedProcess[str]:
@@ -147,15 +146,15 @@ def test_a_supervisor_killed_on_a_full_disk_comes_back_and_ends_the_job(disk: Di
     handle = stage.start(nodes=1)
     number = stage.running(1)
     before = stage.marks()
-    both = eventually(lambda: len(supervisors(handle)) == 2 and supervisors(handle), "the supervisor and its standby")
+    both = until(lambda: len(supervisors(handle)) == 2 and supervisors(handle), "the supervisor and its standby")
     killed = both if how == "both" else [supervisor_pid(handle)]
     disk.fill()
     for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    second = eventually(lambda: another_supervisor(handle, killed), "a new supervisor")
+    second = until(lambda: another_supervisor(handle, killed), "a new supervisor")
     assert reserve_used(handle, "epoch")  # coordinator.json fits where the old epoch was
     os.kill(second, signal.SIGKILL)  # again: now what was set aside for this is used up
-    eventually(lambda: another_supervisor(handle, [*killed, second]), "another supervisor")
+    until(lambda: another_supervisor(handle, [*killed, second]), "another supervisor")
     stage.goes_on(number, 1)
     assert stage.marks() == before  # nobody has disturbed the worker
     stage.finish()
@@ -221,7 +220,7 @@ def test_a_queued_job_waits_for_room_too(disk: Disk, stage: Stage) -> None:
     running = stage.start(nodes=1)
     stage.running(1)
     queued = stage.start("exit", "3", nodes=1)
-    eventually(lambda: queued.status().state == "queued", "a job in line")
+    until(lambda: queued.status().state == "queued", "a job in line")
     directory = JobDirectory(job_path(queued))
     disk.fill()
     stage.finish()

@@ -25,14 +25,13 @@ from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import read_join_file
 from tests.integration.local.conftest import (
     Stage,
-    eventually,
     exists,
     job_path,
     processes_of,
     still_there,
     supervisor_pid,
 )
-from tests.integration.waiting import DEADLINE
+from tests.integration.waiting import DEADLINE, until
 
 
 def test_two_nodes_say_hello(stage: Stage) -> None:
@@ -71,7 +70,7 @@ def test_scale_up_and_down(stage: Stage) -> None:
     second = stage.running(3, after=first)
     handle.scale(2)
     third = stage.running(2, after=second)
-    eventually(lambda: [node.name for node in handle.status().nodes] == ["0", "1"], "two nodes in the status")
+    until(lambda: [node.name for node in handle.status().nodes] == ["0", "1"], "two nodes in the status")
     assert handle.status().size.wanted == 2
     with pytest.raises(UsageError, match="1 to 3"):
         handle.scale(4)
@@ -101,8 +100,8 @@ def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage
     events = job_path(handle) / "events.jsonl"
     begun = lambda: len(re.findall(r"node [12] is started", events.read_text()))  # noqa: E731
     gone = lambda: len(re.findall(r"node [12] has ended with code 0", events.read_text()))  # noqa: E731
-    eventually(lambda: begun() > 0 and begun() == gone(), "whoever was started has gone")
-    eventually(lambda: [node.name for node in handle.status().nodes] == ["0"], "one node in the status")
+    until(lambda: begun() > 0 and begun() == gone(), "whoever was started has gone")
+    until(lambda: [node.name for node in handle.status().nodes] == ["0"], "one node in the status")
     other = submit(petctl.Job(program=["true"], nodes=2, cwd=stage.path))
     assert other.wait(DEADLINE).state == "succeeded", "in the slots of those that went"
     stage.goes_on(first, 1)
@@ -120,7 +119,7 @@ def test_nobody_stops_for_a_node_whose_code_is_still_coming(stage: Stage) -> Non
     first = stage.running(1)
     with held_back(handle):
         handle.scale(2)
-        eventually(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
+        until(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
         stage.goes_on(first, 1)
     second = stage.running(2, after=first)
     stage.finish()
@@ -137,13 +136,13 @@ def test_workers_that_can_be_started_early_wait_for_their_code_too(stage: Stage)
         found = re.search(r", pid (\d+)\n", path.read_text()) if path.exists() else None
         return found.group(1) if found else ""
 
-    eventually(lambda: pid_in("round-0001/rank-0.out"), "the first round, whose worker has said that it parks")
+    until(lambda: pid_in("round-0001/rank-0.out"), "the first round, whose worker has said that it parks")
     with held_back(handle):
         handle.scale(2)
-        eventually(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
+        until(lambda: "node 1 joined" in (job_path(handle) / "events.jsonl").read_text(), "a second node")
 
-    early = eventually(lambda: pid_in("early-1-0.out"), "a worker without a place")
-    assert eventually(lambda: pid_in("round-0002/rank-1.out"), "a worker of the second round") == early
+    early = until(lambda: pid_in("early-1-0.out"), "a worker without a place")
+    assert until(lambda: pid_in("round-0002/rank-1.out"), "a worker of the second round") == early
     handle.cancel(kill=True)
     assert len(handle.wait(DEADLINE).rounds) == 2
 
@@ -184,8 +183,8 @@ def test_jobs_wait_in_line_for_slots(stage: Stage) -> None:
     third = stage.start(nodes=1)
     urgent = stage.start(nodes=1, priority=5)
     for job in (second, third, urgent):
-        eventually(lambda job=job: job.status().state == "queued", f"{job.id} in the queue")  # type: ignore[misc]
-    eventually(
+        until(lambda job=job: job.status().state == "queued", f"{job.id} in the queue")  # type: ignore[misc]
+    until(
         lambda: third.status().sentence == "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free", "the third's place"
     )
     third.cancel()
@@ -202,10 +201,10 @@ def test_jobs_wait_in_line_for_slots(stage: Stage) -> None:
 def test_an_elastic_job_starts_small_and_grows_when_slots_are_free(stage: Stage) -> None:
     (stage.path / "petctl.yaml").write_text("clusters: {local: {slots: 3}}\n")
     blocker = petctl.submit(petctl.Job(shell="trap 'exit 0' TERM; sleep 100 & wait", nodes=2, grace=1))
-    eventually(lambda: blocker.status().state == "running", "the other job running")
+    until(lambda: blocker.status().state == "running", "the other job running")
     handle = stage.start(nodes="1:3")
     first = stage.running(1)
-    eventually(lambda: "1 of 3 nodes have slots" in handle.status().sentence, "why it is so small")
+    until(lambda: "1 of 3 nodes have slots" in handle.status().sentence, "why it is so small")
     blocker.cancel()
     stage.running(3, after=first)
     stage.finish()
@@ -318,7 +317,7 @@ def test_a_damaged_job_does_not_hide_the_others(stage: Stage) -> None:
     (stage.path / "home" / "registry.db").unlink()
     (path / "job.json").write_text("{")
     assert {status.id: status.state for status in list_jobs()} == {handle.id: "lost", other.id: "succeeded"}
-    eventually(lambda: not JobDirectory(path).alive(), "the end of its supervisor, which alone tells that it is over")
+    until(lambda: not JobDirectory(path).alive(), "the end of its supervisor, which alone tells that it is over")
     handle.remove()
     assert not path.exists()
 
@@ -346,7 +345,7 @@ def test_who_joins_by_hand_too_late_is_told_how_the_job_ended(stage: Stage) -> N
     handle.token(stage.path / "join.json")
     handle.cancel()
     handle.wait(DEADLINE)
-    eventually(lambda: not processes_of(job_path(handle)), "the end of its supervisor")
+    until(lambda: not processes_of(job_path(handle)), "the end of its supervisor")
     command = [sys.executable, "-m", "petctl.agent", "join", "--file", "join.json", "--node", "guest"]
     late = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert late.returncode == 130

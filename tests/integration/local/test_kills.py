@@ -21,7 +21,6 @@ from petctl.rendezvous.net.join_file import read_join_file
 from tests.integration.local.conftest import (
     Stage,
     children,
-    eventually,
     exists,
     guardian,
     job_path,
@@ -29,7 +28,7 @@ from tests.integration.local.conftest import (
     still_there,
     supervisor_pid,
 )
-from tests.integration.waiting import DEADLINE
+from tests.integration.waiting import DEADLINE, until
 
 
 def test_a_killed_worker_costs_one_restart(stage: Stage) -> None:
@@ -59,7 +58,7 @@ def test_a_killed_node_is_replaced_and_not_charged(stage: Stage, who: str, node:
     stage.running(2, after=first)
     assert not exists(old)
     assert not exists(top)
-    row = eventually(lambda: restarted(handle, node), "the restart in the status, which is written after the fact")
+    row = until(lambda: restarted(handle, node), "the restart in the status, which is written after the fact")
     assert row.restarts == 1
     stage.finish()
     status = handle.wait(DEADLINE)
@@ -70,7 +69,7 @@ def test_a_job_with_a_lost_node_goes_on_below_its_wanted_size(stage: Stage) -> N
     handle = stage.start(nodes="1:2")
     first = stage.running(2)
     os.kill(guardian(handle, "1"), signal.SIGKILL)
-    after = eventually(lambda: [mark for mark in stage.marks() if mark.round > first], "a next round")
+    after = until(lambda: [mark for mark in stage.marks() if mark.round > first], "a next round")
     assert after[0].world in (1, 2)
     stage.finish()
     assert handle.wait(DEADLINE).state == "succeeded"
@@ -82,11 +81,11 @@ def test_a_killed_supervisor_comes_back_and_touches_nobody(stage: Stage) -> None
     before = stage.marks()
     old = supervisor_pid(handle)
     os.kill(old, signal.SIGKILL)
-    eventually(lambda: supervisor_pid(handle) != old, "a new supervisor")
-    eventually(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on under it")
+    until(lambda: supervisor_pid(handle) != old, "a new supervisor")
+    until(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on under it")
     stage.goes_on(number, 2)
     assert stage.marks() == before
-    status = eventually(lambda: (now := handle.status()).epoch == 2 and now, "a status of the new supervisor")
+    status = until(lambda: (now := handle.status()).epoch == 2 and now, "a status of the new supervisor")
     assert (status.epoch, status.state) == (2, "running")
     assert [past.number for past in status.rounds] == [number]
     assert [node.name for node in status.nodes] == ["0", "1"]
@@ -106,12 +105,12 @@ def test_a_node_that_is_held_up_while_the_supervisor_is_replaced_costs_no_round(
     for pid, what in ((agent, signal.SIGSTOP), (old, signal.SIGKILL)):
         os.kill(pid, what)
     try:
-        eventually(lambda: supervisor_pid(handle) != old, "a new supervisor")
+        until(lambda: supervisor_pid(handle) != old, "a new supervisor")
         for _ in range(40):  # each takes three steps of 0.02 s: twice the silence
             stage.goes_on(number, 2)
     finally:
         os.kill(agent, signal.SIGCONT)
-    eventually(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on under it")
+    until(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on under it")
     stage.finish()
     status = handle.wait(DEADLINE)
     assert (status.state, status.spent, len(status.rounds)) == ("succeeded", 0, 1), list(handle.events())
@@ -130,10 +129,10 @@ def test_a_member_that_joined_by_hand_is_waited_for_when_the_supervisor_is_repla
             os.kill(agent, signal.SIGSTOP)  # it is slower than the new supervisor's own node
             try:
                 os.kill(old, signal.SIGKILL)
-                eventually(lambda: "1 of 2 members" in handle.status().sentence, "a new one that waits for the guest")
+                until(lambda: "1 of 2 members" in handle.status().sentence, "a new one that waits for the guest")
             finally:
                 os.kill(agent, signal.SIGCONT)
-            eventually(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on")
+            until(lambda: "continued" in [event["kind"] for event in handle.events()], "the round going on")
             stage.goes_on(second, 2)
             stage.finish()
             assert [past.number for past in handle.wait(DEADLINE).rounds] == [first, second]
@@ -153,11 +152,11 @@ def test_a_deposed_supervisor_ends_and_leaves_the_nodes_alone(stage: Stage) -> N
         await link.connect(10.0)
         newer = Header(epoch=1, leader="another", seq=1, round=number, ran=number, wanted=1)
         link.send({"report": encode(Report("messenger", "i1", 1, 1, "127.0.0.1", newer))})
-        eventually(lambda: not exists(old), "the end of the deposed supervisor")
+        until(lambda: not exists(old), "the end of the deposed supervisor")
         link.close()
 
     asyncio.run(tell_of_a_newer_one())
-    eventually(lambda: "deposed" in [event["kind"] for event in handle.events()], "what happened, in the events")
+    until(lambda: "deposed" in [event["kind"] for event in handle.events()], "what happened, in the events")
     stage.goes_on(number, 1)
     stage.finish()
     assert handle.wait(DEADLINE).state == "succeeded"
@@ -182,7 +181,7 @@ def test_everything_killed_at_once_is_lost_and_leaves_nothing(stage: Stage, monk
     stage.running(2)
     path = job_path(handle)
     # Supervisor, its standby, 2 guardians, 2 agents, 2 workers.
-    found = eventually(lambda: len(processes_of(path)) == 8 and processes_of(path), "all processes of the job")
+    found = until(lambda: len(processes_of(path)) == 8 and processes_of(path), "all processes of the job")
     private_directories = [Path("/tmp", runtime_dir.name_of(str(node))) for node in (path / "nodes").iterdir()]
     assert all(directory.is_dir() for directory in private_directories)
     # One worker is left for the sweep; all others are stopped first, so that nobody is brought back between two kills.
@@ -216,10 +215,10 @@ def test_a_queued_job_survives_its_supervisor(stage: Stage) -> None:
     stage.running(1)
     second, third = stage.start(), stage.start()
     path = job_path(second)
-    (head,) = eventually(lambda: processes_of(path), "the supervisor of the head")
+    (head,) = until(lambda: processes_of(path), "the supervisor of the head")
     assert processes_of(job_path(third)) == []
     os.kill(head, signal.SIGKILL)
-    eventually(lambda: [pid for pid in processes_of(path) if pid != head], "another one")
+    until(lambda: [pid for pid in processes_of(path) if pid != head], "another one")
     assert [job.status().sentence.partition(",")[0] for job in (second, third)] == [
         "queued: 0 jobs ahead",
         "queued: 1 job ahead",
@@ -232,7 +231,7 @@ def test_a_queued_job_survives_its_supervisor(stage: Stage) -> None:
 def test_all_nodes_and_then_the_supervisor_can_be_killed(stage: Stage) -> None:
     handle = stage.start(nodes=2)
     first = stage.running(2)
-    eventually(lambda: len(processes_of(job_path(handle))) == 8, "the standby")
+    until(lambda: len(processes_of(job_path(handle))) == 8, "the standby")
     for node in ("0", "1"):
         os.kill(guardian(handle, node), signal.SIGKILL)
     os.kill(supervisor_pid(handle), signal.SIGKILL)

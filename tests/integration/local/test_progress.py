@@ -11,8 +11,8 @@ import pytest
 import petctl
 from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from tests.integration.local.conftest import Stage, eventually, job_path
-from tests.integration.waiting import DEADLINE
+from tests.integration.local.conftest import Stage, job_path
+from tests.integration.waiting import DEADLINE, until
 
 # Any language will do: this one is /bin/sh.
 SHELL = """
@@ -65,7 +65,7 @@ def events(handle: JobHandle, kind: str) -> list[dict[str, Any]]:
 def test_lines_in_the_progress_file_reach_the_status(stage: Stage) -> None:
     handle = run(stage, shell=SHELL, nodes=2)
     paced = lambda p: len(p.ranks) == 2 and p.step > 12 and 2 < p.steps_per_second < 11  # noqa: E731
-    seen = eventually(lambda: (p := handle.status().progress) and paced(p) and p, "progress at the pace of its sleep")
+    seen = until(lambda: (p := handle.status().progress) and paced(p) and p, "progress at the pace of its sleep")
     assert seen.metrics["epoch"] == 1 and seen.metrics["loss"] == pytest.approx(float(f"0.{seen.step}"))
     assert "note" not in seen.metrics, "only numbers are metrics"
     assert [(row.rank, row.node) for row in seen.ranks] == [(0, "0"), (1, "1")]
@@ -77,8 +77,8 @@ def test_lines_in_the_progress_file_reach_the_status(stage: Stage) -> None:
 
 def test_a_stall_is_one_failure_and_the_round_is_restarted(stage: Stage) -> None:
     handle = run(stage, shell=SHELL, nodes=2, stall_after=4, env={"STOP_AT": "8"})
-    status = eventually(lambda: (s := handle.status()).spent == 1 and s.round == 2 and s, "a second round")
-    eventually(lambda: (p := handle.status().progress) and p.step > 10, "steps of the second round")
+    status = until(lambda: (s := handle.status()).spent == 1 and s.round == 2 and s, "a second round")
+    until(lambda: (p := handle.status().progress) and p.step > 10, "steps of the second round")
     failure = handle.status().last_failure
     assert failure is not None and failure.hung and failure.code == 124
     assert failure.message.startswith("no step for") and "stopped after step 8" in failure.message
@@ -98,14 +98,14 @@ def test_a_stall_without_restarts_left_ends_the_job(stage: Stage) -> None:
 
 def test_the_library_reports_and_tells_where_it_hangs(stage: Stage) -> None:
     handle = run(stage, script=LIBRARY, args=("hang",), nodes=2, stall_after=4)
-    failure = eventually(lambda: handle.status().last_failure, "a failure")
+    failure = until(lambda: handle.status().last_failure, "a failure")
     assert (failure.rank, failure.hung) == (1, True)
     assert "rank 1 stopped after step 4, others after step 5" in failure.message
     assert failure.traceback.startswith("rank 1:\n") and "\nrank 0:\n" in failure.traceback
     assert "wait_for_ever_here" in failure.traceback and "channel.py" not in failure.traceback
     stacks = Path(handle.status().directory, "logs", "round-0001", "rank-0.stacks")
     assert "train.py" in stacks.read_text()
-    seen = eventually(lambda: (p := handle.status().progress) and p.step > 20 and p, "steps of the second round")
+    seen = until(lambda: (p := handle.status().progress) and p.step > 20 and p, "steps of the second round")
     assert seen.metrics["bad"] == "nan" and float(seen.metrics["samples_per_second"]) > 10
     stage.finish()
     final = handle.wait(DEADLINE)
@@ -143,7 +143,7 @@ def test_a_hang_found_by_the_progress_file_has_stacks(stage: Stage, warm: bool) 
 
 def test_a_slow_rank_is_named_once(stage: Stage) -> None:
     handle = run(stage, script=LIBRARY, args=("slow",), nodes=3)
-    eventually(lambda: (p := handle.status().progress) and p.stragglers == [2], "a straggler")
+    until(lambda: (p := handle.status().progress) and p.stragglers == [2], "a straggler")
     [event] = events(handle, "stragglers")
     assert event["sentence"].startswith("rank 2 on node 2 is slow: ")
     stage.finish()

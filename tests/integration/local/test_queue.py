@@ -18,8 +18,8 @@ from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.clusters.local.processes import boot_id
 from petctl.clusters.local.queue.scheduler import MOST_LIVES
 from petctl.jobs import AlreadyExists, JobHandle, get, list_jobs, submit
-from tests.integration.local.conftest import Stage, eventually, exists, job_path, processes_of
-from tests.integration.waiting import DEADLINE
+from tests.integration.local.conftest import Stage, exists, job_path, processes_of
+from tests.integration.waiting import DEADLINE, until
 
 # A directory is made once; a second run would find it and say so.
 ONCE = 'mkdir "{place}/$PETCTL_JOB_ID" || echo "$PETCTL_JOB_ID" >> "{place}/twice"; {rest}'
@@ -68,8 +68,8 @@ def supervisors(handles: list[JobHandle]) -> dict[str, list[int]]:
 def test_only_those_that_run_and_the_head_have_a_supervisor(stage: Stage, runs: Runs) -> None:
     slots(stage, 2)
     handles = [submit(runs.job("while ! test -e go; do sleep 0.05; done")) for _ in range(12)]
-    eventually(lambda: len(runs.ran()) == 2, "two at work")
-    eventually(lambda: set(supervisors(handles)) == {handle.id for handle in handles[:3]}, "the head's supervisor")
+    until(lambda: len(runs.ran()) == 2, "two at work")
+    until(lambda: set(supervisors(handles)) == {handle.id for handle in handles[:3]}, "the head's supervisor")
     sentences = [status.sentence for status in reversed(list_jobs())][2:]
     assert [sentence.partition(",")[0] for sentence in sentences] == [
         f"queued: {ahead} job{'' if ahead == 1 else 's'} ahead" for ahead in range(10)
@@ -78,7 +78,7 @@ def test_only_those_that_run_and_the_head_have_a_supervisor(stage: Stage, runs: 
     assert handles[5].wait(DEADLINE).sentence == "cancelled while it was queued"
     assert handles[2].cancel() in ("cancelling", "cancelled")  # the head's supervisor does it, if it has come up
     assert handles[2].wait(DEADLINE).state == "cancelled"
-    eventually(lambda: handles[3].id in supervisors(handles), "the next head")
+    until(lambda: handles[3].id in supervisors(handles), "the next head")
     (stage.path / "go").touch()
     states = [handle.wait(DEADLINE).state for handle in handles]
     assert states.count("succeeded") == 10
@@ -88,12 +88,12 @@ def test_only_those_that_run_and_the_head_have_a_supervisor(stage: Stage, runs: 
 def test_a_higher_priority_takes_the_head_s_place(stage: Stage, runs: Runs) -> None:
     slots(stage, 1)
     first = submit(runs.job("while ! test -e go; do sleep 0.05; done"))
-    eventually(lambda: first.id in runs.ran(), "the first at work")
+    until(lambda: first.id in runs.ran(), "the first at work")
     order = stage.path / "order"
     later = [submit(runs.job(f'echo "$PETCTL_JOB_ID" >> {order}')) for _ in range(2)]
-    eventually(lambda: later[0].id in supervisors(later), "the head")
+    until(lambda: later[0].id in supervisors(later), "the head")
     urgent = submit(petctl.Job(shell=f'echo "$PETCTL_JOB_ID" >> {order}', name="urgent", code="none", priority=5))
-    eventually(lambda: set(supervisors([urgent, *later])) == {urgent.id}, "the old head gone back into the line")
+    until(lambda: set(supervisors([urgent, *later])) == {urgent.id}, "the old head gone back into the line")
     (stage.path / "go").touch()
     assert [handle.wait(DEADLINE).state for handle in (first, urgent, *later)] == ["succeeded"] * 4
     assert order.read_text().split() == [urgent.id, *(handle.id for handle in later)]
@@ -144,15 +144,15 @@ def test_a_submitter_killed_anywhere_submits_again(stage: Stage, runs: Runs, poi
 def test_a_line_that_nobody_is_left_to_look_after_moves_on_when_somebody_looks(stage: Stage, runs: Runs) -> None:
     slots(stage, 1)
     first = submit(runs.job("sleep 600"))
-    eventually(lambda: first.id in runs.ran(), "the first at work")
+    until(lambda: first.id in runs.ran(), "the first at work")
     others = [submit(runs.job()) for _ in range(3)]
-    eventually(lambda: others[0].id in supervisors(others), "the head")
+    until(lambda: others[0].id in supervisors(others), "the head")
     found = [pid for handle in (first, *others) for pid in processes_of(job_path(handle))]
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in found:
             if exists(pid):
                 os.kill(pid, number)
-    assert eventually(lambda: first.status().final, "its end")
+    assert until(lambda: first.status().final, "its end")
     assert first.status().state == "lost"
     assert [handle.wait(DEADLINE).state for handle in others] == ["succeeded"] * 3
     assert runs.ran() == {first.id, *(handle.id for handle in others)}
@@ -175,7 +175,7 @@ def test_supervisors_killed_at_random_lose_no_job_and_run_none_twice(stage: Stag
                 kills[job] += 1
         return all(status.final for status in list_jobs())
 
-    eventually(over, "the end of all", 240)
+    until(over, "the end of all", 240)
     assert {handle.status().state for handle in handles} == {"succeeded"}
     assert runs.ran() == {handle.id for handle in handles}
 
@@ -185,11 +185,11 @@ def test_a_supervisor_killed_before_its_first_node_costs_nothing(
 ) -> None:
     slots(stage, 1)
     first = submit(runs.job("while ! test -e go; do sleep 0.05; done"))
-    eventually(lambda: first.id in runs.ran(), "the first at work")
+    until(lambda: first.id in runs.ran(), "the first at work")
     with monkeypatch.context() as submitter:
         submitter.setenv("OF_THE_SUBMITTER", "yes")
         second = submit(runs.job('test "$OF_THE_SUBMITTER" = yes'))
-    (head,) = eventually(lambda: supervisors([second]).get(second.id), "the head")
+    (head,) = until(lambda: supervisors([second]).get(second.id), "the head")
     os.kill(head, signal.SIGSTOP)
     left = {"address": "127.0.0.1:1", "pid": head, "epoch": 1, "boot": boot_id()}
     write_json(JobDirectory(job_path(second)).coordinator, left)  # it had come so far
@@ -202,7 +202,7 @@ def test_a_supervisor_killed_before_its_first_node_costs_nothing(
 def test_the_slots_file_removed_by_hand_costs_nothing(stage: Stage, runs: Runs) -> None:
     slots(stage, 1)
     first = submit(runs.job("while ! test -e go; do sleep 0.05; done"))
-    eventually(lambda: first.id in runs.ran(), "the first at work")
+    until(lambda: first.id in runs.ran(), "the first at work")
     others = [submit(runs.job()) for _ in range(3)]
     for path in (stage.path / "home" / "clusters" / "local").iterdir():
         path.unlink()

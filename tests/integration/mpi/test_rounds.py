@@ -14,8 +14,9 @@ import petctl
 from petctl.agent.workers import processes
 from petctl.job import IN_PLACE
 from petctl.jobs import JobHandle, submit
-from tests.integration.local.conftest import Stage, children, eventually, exists, guardian, job_path, supervisor_pid
+from tests.integration.local.conftest import Stage, children, exists, guardian, job_path, supervisor_pid
 from tests.integration.mpi.conftest import PATIENCE
+from tests.integration.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -68,7 +69,7 @@ def stepping(mpi: Stage, world: int, after: int = 0) -> int:
         rounds = sorted({mark.round for mark in mpi.marks() if mark.round > after and mark.world == world})
         return next((n for n in rounds if all(mpi.steps(n, rank) for rank in range(world))), 0)
 
-    return int(eventually(look, f"a round after {after} with {world} ranks", PATIENCE))
+    return int(until(look, f"a round after {after} with {world} ranks", PATIENCE))
 
 
 def test_ranks_have_their_places_their_logs_and_their_end(mpi: Stage) -> None:
@@ -167,7 +168,7 @@ def test_nodes_come_and_go_between_rounds(mpi: Stage) -> None:
 @pytest.mark.long
 def test_a_rank_has_its_whole_grace_whatever_mpirun_thinks(mpi: Stage) -> None:
     handle = run(mpi, SAVES, nodes=2, procs=2, grace=30)
-    eventually(lambda: len(list(mpi.path.glob("ready-*"))) == 4, "all ranks", PATIENCE)
+    until(lambda: len(list(mpi.path.glob("ready-*"))) == 4, "all ranks", PATIENCE)
     handle.cancel()
     assert handle.wait(PATIENCE).state == "cancelled"
     assert (mpi.path / "saved").exists()
@@ -206,7 +207,7 @@ def test_what_mpirun_refuses_is_told_in_its_words(mpi: Stage) -> None:
 
 def test_a_hang_is_found_and_the_stacks_are_told(mpi: Stage) -> None:
     handle = run(mpi, HANGS, nodes=1, procs=2, stall_after=5, restarts=1)
-    failed = eventually(lambda: handle.status().spent, "the stall", PATIENCE)
+    failed = until(lambda: handle.status().spent, "the stall", PATIENCE)
     (mpi.path / "finish").touch()
     status = handle.wait(PATIENCE)
     assert (failed, status.state) == (1, "succeeded")
