@@ -14,6 +14,7 @@ import json
 import os
 import socket
 import threading
+import traceback
 from typing import Any, Callable, Dict, Optional
 
 AGENT_SOCKET = "PETCTL_AGENT_SOCKET"
@@ -84,7 +85,10 @@ class Channel:
         for kind, body in message.items():
             receiver = self._receivers.get(kind)
             if receiver is not None:
-                receiver(body)
+                try:
+                    receiver(body)
+                except Exception:  # the orders that follow matter as much: without them nobody could end a round here
+                    traceback.print_exc()
 
     def _write_stacks(self, body: Dict[str, Any]) -> None:
         """Every thread's stack, for whoever wants to know where this process hangs."""

@@ -171,12 +171,14 @@ class Control:
             self._changed.notify_all()
             round_number = self._round
         self._channel.send("aborting", round=round_number)
-        self._groups.cut()
-        self._channel.send("aborted", round=round_number)
-        with self._changed:
-            if not self._back and self._releasing is None:
-                self._releasing = threading.Thread(target=self._bring_back, name="petctl-release", daemon=True)
-                self._releasing.start()
+        try:
+            self._groups.cut()
+        finally:  # torch may refuse what the main thread takes down at the same moment; that one must come back anyway
+            self._channel.send("aborted", round=round_number)
+            with self._changed:
+                if not self._back and self._releasing is None:
+                    self._releasing = threading.Thread(target=self._bring_back, name="petctl-release", daemon=True)
+                    self._releasing.start()
 
     def _bring_back(self) -> None:
         """A cut connection ends most waits at once; the others are ended here, until the main thread is back."""
