@@ -100,3 +100,23 @@ def test_without_notices_another_workers_traceback_is_shown() -> None:
     repeats = Repeats()
     assert repeats.filter(1, FIRST, 0) == FIRST
     assert repeats.filter(1, FIRST, 1) == FIRST
+
+
+CANNOT_COMPILE = b'  File "a.py", line 3\n    x =\n       ^\nSyntaxError: invalid syntax\n'
+
+
+def test_a_script_that_cannot_be_compiled_is_shown_once() -> None:
+    repeats = Repeats(_named)
+    assert repeats.filter(1, CANNOT_COMPILE, 1) == CANNOT_COMPILE
+    assert repeats.filter(1, CANNOT_COMPILE, 0) == b"the same error as rank 1\n"
+    assert repeats.filter(2, CANNOT_COMPILE, 0) == b"the same error as rank 1 in round 1\n"
+    other = CANNOT_COMPILE.replace(b"line 3", b"line 4")
+    assert repeats.filter(2, other, 1) == other
+
+
+def test_another_traceback_that_ends_in_the_same_place_is_shown_as_a_whole() -> None:
+    repeats = Repeats(_named)
+    head = b'Traceback (most recent call last):\n  File "b.py", line 1, in <module>\n    import a\n'
+    other = head.replace(b"b.py", b"c.py")
+    assert repeats.filter(1, head + CANNOT_COMPILE, 1) == head + CANNOT_COMPILE
+    assert repeats.filter(1, other + CANNOT_COMPILE, 0) == other + CANNOT_COMPILE

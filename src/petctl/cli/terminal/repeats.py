@@ -13,7 +13,10 @@ from collections.abc import Callable, Iterator
 
 _BEGIN = b"Traceback (most recent call last):"
 _TORCH_PREFIX = re.compile(rb"(?m)^\[rank\d+\]: ?")  # torch.distributed puts it before each line of a traceback
-_BEGIN_LINE = re.compile(rb"(?m)^(?:\[rank\d+\]: )?" + re.escape(_BEGIN) + rb"\r?\n")
+_PLACE = b'  File "'  # where a script that cannot be compiled begins, without a traceback
+_BEGIN_LINE = re.compile(
+    rb"(?m)^(?:\[rank\d+\]: )?(?:" + re.escape(_BEGIN) + rb"|" + _PLACE + rb'[^"\n]+", line \d+)\r?\n'
+)
 _TRAILING = re.compile(r"[ \t\r]+\n")
 _STORIES = 256  # that are remembered
 _STORY = 1 << 14  # bytes of each
@@ -25,13 +28,13 @@ class _Story:
 
     def __init__(self, round_: int, rank: int) -> None:
         self.round, self.rank, self.text = round_, rank, b""
-        self.begins: list[int] = []  # behind the first line of each traceback in it
+        self.begins: list[int] = []  # of each traceback in it
 
     def add(self, text: bytes) -> None:
         if len(self.text) < _STORY:
             self.text += _plain(text)[: _STORY - len(self.text)]
-            if _BEGIN in text:
-                self.begins = [match.end() for match in _BEGIN_LINE.finditer(self.text)]
+            if _may_begin(text):
+                self.begins = [match.start() for match in _BEGIN_LINE.finditer(self.text)]
 
 
 class _Worker:
@@ -62,7 +65,7 @@ class Repeats:
         if round_ != worker.round:
             before = self._release(worker)
             worker.round, worker.story = round_, None
-        if not worker.matches and _BEGIN not in text:
+        if not worker.matches and not _may_begin(text):
             return before + self._show(worker, text, rank)
         return before + b"".join(self._line(worker, line, rank) for line in text.splitlines(keepends=True))
 
@@ -88,12 +91,18 @@ class Repeats:
                 worker.matches = matches
                 return self._repeated(worker, line, rank)
             shown = self._show(worker, self._release(worker), rank)
-        if _BEGIN_LINE.match(line):
+        if _BEGIN_LINE.match(line) and not (worker.story and _PLACE in line):  # there it ends a traceback
+            plain = _plain(line)
             here = (worker.round, rank)
             known = [story for story in self._stories if (story.round, story.rank) != here]
             if self._name is None:  # nothing would say that another worker failed in the same way
                 known = [story for story in known if story.rank == rank]
-            worker.matches = [(story, begin) for story in known for begin in story.begins]
+            worker.matches = [
+                (story, begin + len(plain))
+                for story in known
+                for begin in story.begins
+                if story.text.startswith(plain, begin)
+            ]
             if worker.matches:
                 worker.held, worker.replaced = line, False
                 return shown
@@ -135,6 +144,10 @@ class Repeats:
     def _release(worker: _Worker) -> bytes:
         held, worker.held, worker.matches = worker.held, b"", []
         return held
+
+
+def _may_begin(text: bytes) -> bool:
+    return _BEGIN in text or _PLACE in text
 
 
 def _plain(text: bytes) -> bytes:
