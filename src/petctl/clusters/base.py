@@ -56,6 +56,17 @@ class Output(NamedTuple):
     settings: dict[str, Any]  # how its store is reached, in the words of `stores:` in the configuration
 
 
+class Listed(NamedTuple):
+    """One job of a list; without status and error where nobody wanted to know more than that it is there.
+
+    A status may be a summary (`"summary": true`): what the cluster itself knows, without asking the job.
+    """
+
+    id: str
+    status: Mapping[str, Any] | None = None
+    error: PetctlError | None = None  # why its status cannot be read
+
+
 class LogFilter(NamedTuple):
     """Which lines a reader wants; None: all."""
 
@@ -93,7 +104,15 @@ class Cluster(Protocol):
         """Every job of this cluster, whoever submitted it from wherever."""
 
     def status(self, job_id: str) -> dict[str, Any]:
-        """The newest status; `lost` when nobody looks after the job any more."""
+        """The newest status; `lost` when nobody looks after the job any more. Changes nothing."""
+
+    def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        """Every job of this cluster, the wanted ones with their status, in as few requests as it takes for any number
+        of them."""
+
+    def attend(self, job_id: str) -> float:
+        """Does what a job needs that nobody looks after, on behalf of a caller that waits for it; the seconds after
+        which to do so again, `math.inf` where the cluster sees to it. Nothing that only reads does this."""
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""

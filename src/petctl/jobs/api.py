@@ -11,6 +11,7 @@ process.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -71,15 +72,23 @@ class JobHandle:
         """The final status, when the job is over and nothing of it runs any more; TimeoutError when that takes too
         long."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        data = self._cluster.watch(self.id, {}, LONGEST_WATCH if timeout is None else timeout)  # it is in no hurry
-        while data["finished"] is None:
+        data: dict[str, Any] = {}  # the first status differs from that, and is waited for if the cluster is away
+        while True:
+            again = self.attend()
             left = LONGEST_WATCH if deadline is None else deadline - time.monotonic()
-            if left <= 0:
+            data = self._cluster.watch(self.id, data, max(0.0, min(left, LONGEST_WATCH, again if data else math.inf)))
+            if data["finished"] is not None and not data.get("unattended"):
+                break
+            if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"{self.id} has not ended within {timeout:g} s: {data['sentence']}")
-            data = self._cluster.watch(self.id, data, min(left, LONGEST_WATCH))
         status = status_from(data)
         Registry(petctl_home()).keep([status])
         return status
+
+    def attend(self) -> float:
+        """Does what the job needs that no process looks after: finishes it where it is lost, moves its queue on. Says
+        after how many seconds to do so again. `wait` does it, and whoever follows a job may; reading never does."""
+        return self._cluster.attend(self.id)
 
     def watch(self, seen: Status | None = None, timeout: float = LONGEST_WATCH) -> Status:
         """The next status that differs from `seen`, or the same after `timeout`."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.base import DEFAULT, KINDS, Cluster, find_cluster
+from petctl.clusters.base import DEFAULT, KINDS, Cluster, Listed, find_cluster
 from petctl.config.settings import cluster_names, cluster_settings, resource_settings
-from petctl.errors import InternalError, NotFound, PetctlError, UsageError
+from petctl.errors import InternalError, PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.jobs.registry import Registry
 from petctl.jobs.status import Status, damaged_status, status_from
@@ -61,11 +61,12 @@ def list_by_cluster(unanswered: Unanswered) -> dict[str, list[Status]]:
     _gather(answers, told)
     for name, answer in answers.items():
         registry.keep(status for status in answer.fresh if status.submitted)
-        if answer.ids is not None:
+        if answer.error is None:
             registry.forget(name, set(answer.known) - answer.ids)
-            found[name] = answer.jobs()
-        if answer.error is not None:
+        else:
             unanswered(name, answer.error)
+        if answer.error is None or answer.ids:
+            found[name] = answer.jobs()
     return found
 
 
@@ -89,34 +90,32 @@ class _Answer:
 
     def __init__(self, known: Mapping[str, Status]) -> None:
         self.known = known  # ended jobs, from the registry
-        self.ids: set[str] | None = None
+        self.ids: set[str] = set()
         self.fresh: list[Status] = []
         self.error: PetctlError | None = None
         self.complete = False
         self.heard = time.monotonic()
 
     def take(self, word: Any) -> None:
-        """Takes in what its thread tells: the ids, then one status after the other, then None; or an error."""
+        """Takes in what its thread tells: one job after the other, then None; or an error."""
         self.heard = time.monotonic()
-        if isinstance(word, Status):
-            self.fresh.append(word)
-        elif isinstance(word, PetctlError):
+        if isinstance(word, PetctlError):
             self.fail(word)
-        elif word is not None:
-            self.ids = set(word)
-        self.complete = self.complete or word is None
+        elif word is None:
+            self.complete = True
+        else:
+            job_id, status = word
+            self.ids.add(job_id)
+            self.fresh += [status] if status is not None else []
 
     def jobs(self) -> list[Status]:
         """All that are known of it."""
-        return self.fresh + [status for job_id, status in self.known.items() if job_id in (self.ids or ())]
+        return self.fresh + [status for job_id, status in self.known.items() if job_id in self.ids]
 
     def fail(self, error: PetctlError) -> None:
-        """Ends the wait for it, and says which part of its jobs is missing."""
+        """Ends the wait for it; what was heard of its jobs is shown, and that some are missing."""
         self.complete = True
-        if self.ids is not None:
-            missing = len(self.ids) - len(self.jobs())
-            error = PetctlError(f"{missing} of {counted(len(self.ids), 'job')} missing: {error}")
-        self.error = error
+        self.error = PetctlError(f"only {counted(len(self.ids), 'job')} listed: {error}") if self.ids else error
 
 
 def _gather(answers: Mapping[str, _Answer], told: SimpleQueue[tuple[str, Any]]) -> None:
@@ -144,11 +143,8 @@ def _ask(name: str, home: Path, known: set[str], told: SimpleQueue[tuple[str, An
     try:
         with unattended():
             where = find_cluster(name, home)
-            ids = where.ids()
-            told.put((name, ids))
-            for job_id in ids:
-                if job_id not in known:
-                    told.put((name, _status(where, job_id)))
+            for listed in where.statuses(lambda job_id: job_id not in known):
+                told.put((name, (listed.id, _status(where, listed))))
         told.put((name, None))
     except PetctlError as error:
         told.put((name, error))
@@ -158,18 +154,20 @@ def _ask(name: str, home: Path, known: set[str], told: SimpleQueue[tuple[str, An
 
 def _all_jobs(where: Cluster, registry: Registry) -> list[Status]:
     known = registry.ended(where.name)
-    ids = set(where.ids())
-    fresh = [_status(where, job_id) for job_id in ids if job_id not in known]
+    found = {listed.id: _status(where, listed) for listed in where.statuses(lambda job_id: job_id not in known)}
+    fresh = [status for status in found.values() if status is not None]
     registry.keep(status for status in fresh if status.submitted)
-    registry.forget(where.name, set(known) - ids)
-    return fresh + [status for job_id, status in known.items() if job_id in ids]
+    registry.forget(where.name, set(known) - set(found))
+    return fresh + [status for job_id, status in known.items() if job_id in found]
 
 
-def _status(cluster: Cluster, job_id: str) -> Status:
+def _status(cluster: Cluster, listed: Listed) -> Status | None:
+    if listed.error is not None:
+        return damaged_status(listed.id, cluster.name, str(listed.error))
     try:
-        return status_from(cluster.status(job_id))
-    except (InternalError, NotFound) as error:
-        return damaged_status(job_id, cluster.name, str(error))
+        return status_from(dict(listed.status)) if listed.status is not None else None
+    except InternalError as error:
+        return damaged_status(listed.id, cluster.name, str(error))
 
 
 def _newest_first(statuses: Iterable[Status]) -> list[Status]:

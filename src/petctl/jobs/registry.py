@@ -61,8 +61,8 @@ class Registry:
         return self._try(read, {})
 
     def keep(self, statuses: Iterable[Status]) -> None:
-        """Adds jobs that have ended."""
-        rows = [(s.cluster, s.id, s.name, s.state, s.submitted, msgspec.json.encode(s)) for s in statuses if s.final]
+        """Adds jobs that have ended, with all that belongs to that."""
+        rows = [(s.cluster, s.id, s.name, s.state, s.submitted, msgspec.json.encode(s)) for s in _kept(statuses)]
         if rows:
             self._try(lambda db: db.executemany("INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?)", rows), None)
 
@@ -91,3 +91,7 @@ class Registry:
             except OSError:
                 return otherwise
         return otherwise
+
+
+def _kept(statuses: Iterable[Status]) -> Iterable[Status]:
+    return (status for status in statuses if status.final and not status.unattended)

@@ -129,10 +129,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     started: float | None = None
     finished: float | None = None
     cut_short: bool = False  # its submission was, so that it never runs
+    unattended: bool = False  # no process goes on with it: the sentence names the command that does
+    summary: bool = False  # of a list: what the cluster knows without asking the job; `petctl status` tells the rest
 
     @property
     def final(self) -> bool:
-        """Whether the job is over and nothing of it runs any more."""
+        """Whether the job is over and nothing of it runs any more, but for what is left of one that is `unattended`."""
         return self.state in FINAL
 
     def to_dict(self) -> dict[str, Any]:

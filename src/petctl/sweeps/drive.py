@@ -111,7 +111,7 @@ class Driver:
     def _look(self, keep: bool) -> bool:
         news = False
         attempts = [attempt for attempt in self.history.open.values() if attempt.accepted]
-        for event, worth in self._eyes.look(attempts):
+        for event, worth in self._eyes.look(attempts, act=keep):
             news = news or worth
             if keep and worth:
                 self._note(**event)

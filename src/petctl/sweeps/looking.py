@@ -1,7 +1,8 @@
 """One look at the jobs of a sweep that are under way, as events of its history: states, and numbers.
 
-Polite: a cluster behind a network is asked by a few threads, never by more. Numbers are written down now and then,
-the less often the longer a job runs, so that a sweep of days stays a small file; conditions see every look.
+Polite: a cluster is asked one question for all jobs. Where it answers with summaries, a job itself is asked when it has
+ended, and for its numbers now and then, the less often the longer it runs; by a few threads, never by more. Numbers are
+written down as seldom, so that a sweep of days stays a small file; conditions see all that are read.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
-from petctl.clusters.base import Cluster, find_cluster
-from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.base import Cluster, Listed, find_cluster
 from petctl.clusters.patience import AWAY
 from petctl.errors import InternalError, NotFound, PetctlError, StoreError
 from petctl.home import petctl_home
 from petctl.jobs.api import JobHandle
-from petctl.jobs.status import Status, damaged_status
+from petctl.jobs.status import Status, damaged_status, status_from
 from petctl.sweeps.history import CUT_SHORT, REMOVED, Attempt
 from petctl.sweeps.measure import Downsampled, Reading, parse_pattern, printed, reported
 from petctl.sweeps.record import Limits
@@ -28,6 +29,8 @@ PAUSE, SHARE = 1.0, 0.02  # between two readings of a job: a second, or this sha
 TAIL = 200  # lines of a running job that are searched
 MOST_READINGS = 1000  # of a job's whole output
 MANY = 500  # points; of more than that, fewer numbers of each are kept
+
+_AT_WORK = ("starting", "running", "recovering")
 
 Event = dict[str, Any]
 
@@ -45,6 +48,8 @@ class JobPoller:
         self.seconds = 0.0  # that the last look took
         self._due: dict[str, float] = {}  # when a job's numbers are to be written down again
         self._search: dict[str, float] = {}  # ... and when what it prints is to be searched
+        self._ask: dict[str, float] = {}  # ... and when a job is to be asked of which a cluster gives summaries
+        self._begun: dict[str, float] = {}  # when such a job was first seen at work
         self._last: dict[str, str] = {}  # those that were seen last; as text, because nan equals nothing
 
     def handle(self, job_id: str) -> JobHandle:
@@ -57,10 +62,10 @@ class JobPoller:
         cluster: Cluster = self._own.cluster
         return cluster
 
-    def look(self, attempts: Sequence[Attempt]) -> Iterator[tuple[Event, bool]]:
-        """What is new about these jobs, and whether it is to be kept."""
+    def look(self, attempts: Sequence[Attempt], act: bool = False) -> Iterator[tuple[Event, bool]]:
+        """What is new about these jobs, and whether it is to be kept. `act`: what no process does for them is done."""
         begun = time.monotonic()
-        statuses = self._statuses(attempts)
+        statuses = self._statuses(attempts, act)
         self.seconds = time.monotonic() - begun
         for attempt, status in zip(attempts, statuses, strict=True):
             if status is None:
@@ -72,20 +77,55 @@ class JobPoller:
             else:
                 yield from self._seen(attempt, status)
 
-    def _statuses(self, attempts: Sequence[Attempt]) -> list[Status | None]:
-        if len(attempts) < 2 or isinstance(self._connected(), LocalCluster):
-            return [self._status(attempt) for attempt in attempts]
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(AT_ONCE)
-        return list(self._pool.map(self._status, attempts))
+    def _statuses(self, attempts: Sequence[Attempt], act: bool) -> list[Status | None]:
+        if not attempts:
+            return []
+        ids = {attempt.id for attempt in attempts}
+        found = {listed.id: self._read(listed) for listed in self._connected().statuses(ids.__contains__)}
+        for job_id in ids if act else ():
+            if (status := found.get(job_id)) is not None and status.unattended:
+                found[job_id] = self._attended(job_id)
+        deeper = [job_id for job_id in ids if (status := found.get(job_id)) and self._is_asked(status)]
+        if len(deeper) < 2:
+            found.update((job_id, self._status(job_id)) for job_id in deeper)
+        else:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(AT_ONCE)
+            found.update(zip(deeper, self._pool.map(self._status, deeper), strict=True))
+        return [found.get(attempt.id) for attempt in attempts]
 
-    def _status(self, attempt: Attempt) -> Status | None:
+    def _attended(self, job_id: str) -> Status | None:
+        """The status of a job that no process goes on with, once what is due was done."""
+        with suppress(NotFound, InternalError):  # the status tells
+            self._connected().attend(job_id)
+        return self._status(job_id)
+
+    def _is_asked(self, status: Status) -> bool:
+        """Whether the job itself must be asked, because its summary does not tell what is due."""
+        now = time.monotonic()
+        if not status.summary or not (status.final or status.state in _AT_WORK):
+            return False
+        if not status.final and now < self._ask.get(status.id, 0.0):
+            return False
+        begun = self._begun.setdefault(status.id, now)
+        self._ask[status.id] = now + max(PAUSE, SHARE * (now - begun))
+        return True
+
+    def _read(self, listed: Listed) -> Status | None:
+        if listed.error is not None:
+            return damaged_status(listed.id, self._cluster, str(listed.error))
         try:
-            return self.handle(attempt.id).status()
+            return status_from(dict(listed.status)) if listed.status is not None else None
+        except InternalError as error:
+            return damaged_status(listed.id, self._cluster, str(error))
+
+    def _status(self, job_id: str) -> Status | None:
+        try:
+            return self.handle(job_id).status()
         except NotFound:
             return None
         except InternalError as error:  # its files are damaged: the others go on
-            return damaged_status(attempt.id, self._cluster, str(error))
+            return damaged_status(job_id, self._cluster, str(error))
 
     def _seen(self, attempt: Attempt, status: Status) -> Iterator[tuple[Event, bool]]:
         now = time.monotonic()
@@ -127,7 +167,7 @@ class JobPoller:
             said = self._printed(attempt, None)
             if said.readings:
                 event |= {"all": True, "readings": _plain(said.readings), "low": said.low, "high": said.high}
-        for known in (self._due, self._search, self._last):
+        for known in (self._due, self._search, self._last, self._ask, self._begun):
             known.pop(attempt.id, None)
         return event
 

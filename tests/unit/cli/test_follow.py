@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -64,6 +65,9 @@ class FakeHandle:
     def events(self, **options: Any) -> Iterator[dict[str, Any]]:
         yield {"kind": "joined", "sentence": "node 0 joined"}
         assert self.over.wait(10)
+
+    def attend(self) -> float:
+        return math.inf
 
     def cancel(self, kill: bool) -> str:
         with self.cancelled:

@@ -23,7 +23,7 @@ from petctl.clusters.local.job_status import newest_status
 from petctl.clusters.local.queue import queue as line_module
 from petctl.clusters.local.queue.queue import Queue, View, queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
-from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN
+from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN, Claim
 from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import take_lock
@@ -76,6 +76,13 @@ class Scene:
         """What another process sees that asks now."""
         queue_of.cache_clear()
         return newest_status(JobDirectory(self.jobs / job_id))
+
+    def attend(self, job_id: str) -> list[str]:
+        """Whom another process starts that waits for a job."""
+        queue_of.cache_clear()
+        self.started.clear()
+        self.cluster.attend(job_id)
+        return list(self.started)
 
     def later(self) -> None:
         """Whoever was called was called long ago."""
@@ -146,8 +153,12 @@ def test_a_queued_job_is_never_lost_however_old(scene: Scene) -> None:
     scene.end("a")
     scene.later()
     scene.started.clear()
-    assert scene.status("b")["state"] == "pending"
-    assert scene.started == ["b"]
+    status = scene.status("b")
+    assert (status["state"], status["unattended"]) == ("pending", True)
+    assert status["sentence"].endswith("; the queue has stopped, petctl wait b starts it again")
+    assert scene.started == []
+    assert scene.attend("b") == ["b"]
+    assert "unattended" not in scene.status("b")
     assert directory.outcome.exists()
 
 
@@ -235,6 +246,8 @@ def test_a_supervisor_that_ends_at_once_each_time_is_given_up(scene: Scene) -> N
         scene.later()
         assert scene.look() == ["a"]  # and ends, without ever having held the lock
     scene.later()
+    scene.status("a")
+    assert scene.granted() == {"a": 1}
     assert scene.look() == []
     status = newest_status(directory)
     assert status["state"] == "lost"
@@ -268,7 +281,14 @@ def test_one_killed_after_that_has_lost_its_job(scene: Scene) -> None:
     scene.kill("a")
     scene.later()
     assert scene.look() == []
-    assert newest_status(directory)["state"] == "lost"
+    status = newest_status(directory)
+    assert (status["state"], status["unattended"]) == ("lost", True)
+    assert status["sentence"].endswith("; petctl cancel a ends what is left of it")
+    assert not directory.outcome.exists() and not directory.status.exists()
+    scene.attend("a")
+    status = newest_status(directory)
+    assert (status["state"], status.get("unattended")) == ("lost", None)
+    assert json.loads(directory.outcome.read_text())["state"] == "lost"
 
 
 def test_files_that_cannot_be_removed_are_named(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -323,12 +343,14 @@ def test_the_file_removed_by_hand_is_made_anew_from_the_directories(scene: Scene
     assert scene.granted() == {"a": 1, "b": 1, "c": 0}
 
 
-def test_a_claim_that_is_gone_is_entered_by_whoever_asks_for_the_job(scene: Scene) -> None:
+def test_a_claim_that_is_gone_is_entered_by_whoever_waits_for_the_job(scene: Scene) -> None:
     scene.submit("a", nodes=2)
     scene.hold("a")
     scene.submit("b", nodes=2)
     slots_of(scene.home, "local").release("b")
-    assert scene.status("b")["state"] == "queued"
+    assert scene.status("b")["sentence"] == "queued: 0 jobs ahead, needs 2 of 2 node slots, 0 free"
+    assert scene.granted() == {"a": 2}
+    scene.attend("b")
     assert scene.granted() == {"a": 2, "b": 0}
 
 
@@ -393,17 +415,19 @@ def test_a_list_of_many_looks_at_the_line_once(scene: Scene, monkeypatch: pytest
         scene.submit(f"j{number}")
     line = queue_of(scene.home, "local")
     looks = []
-    real = line.look
+    real = Slots.peek
 
-    def counted(slots: Slots | None = None) -> View:
+    def counted(slots: Slots) -> list[Claim]:
         looks.append(1)
         return real(slots)
 
-    monkeypatch.setattr(line, "look", counted)
+    monkeypatch.setattr(Slots, "peek", counted)
     monkeypatch.setattr(line_module, "RECENT", 60.0)
-    for number in range(20):
-        newest_status(JobDirectory(scene.jobs / f"j{number}"))
-    assert len(looks) <= 1
+    assert [listed.status["state"] for listed in scene.cluster.statuses(lambda job: True) if listed.status] == [
+        "pending" if line.peek(listed.id).turn(listed.id) == (1, True) else "queued"
+        for listed in scene.cluster.statuses(lambda job: False)
+    ]
+    assert len(looks) == 1
 
 
 def test_who_is_first_is_told_without_the_claims_of_killed_submitters(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from petctl.cli.sweeps.sweep import command
-from petctl.clusters.base import AlreadyExists, LogLine
+from petctl.clusters.base import AlreadyExists, Listed, LogLine
 from petctl.clusters.local.cluster import LocalCluster
 from petctl.clusters.patience import AWAY
 from petctl.controller.status.records import first_status
@@ -89,6 +89,13 @@ class Cluster(LocalCluster):
         if not self.rows[job_id]:
             raise InternalError("its files are damaged")
         return self.rows[job_id]
+
+    def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        for job_id in self.ids():
+            try:
+                yield Listed(job_id, self.status(job_id) if wanted(job_id) else None)
+            except InternalError as error:
+                yield Listed(job_id, error=error)
 
     def cancel(self, job_id: str, kill: bool) -> str:
         self.rows[job_id] |= {"state": "cancelled", "finished": 3.0}

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from petctl.cli.options import examples, output_option, print_json, print_unanswered
 from petctl.cli.terminal.text import duration
 
+if TYPE_CHECKING:
+    from petctl.jobs import Status
+
+SHOWN = 5  # ids in one sentence
 STATES = ("pending", "queued", "starting", "running", "recovering", "succeeded", "failed", "cancelled", "lost")
 
 
@@ -49,10 +55,22 @@ def command(cluster: str | None, states: tuple[str, ...], quiet: bool, output: s
                 *([job.cluster] if elsewhere else []),
                 job.state,
                 f"{sum(node.state == 'running' for node in job.nodes)}/{job.size.wanted}",
-                str(job.round),
+                "-" if job.summary and not job.round and not job.final else str(job.round),
                 duration(now - job.submitted) if job.submitted else "",
                 job.command,
             ]
             for job in jobs
         ]
         print_table(["ID", *(["CLUSTER"] if elsewhere else []), "STATE", "NODES", "ROUND", "AGE", "COMMAND"], rows)
+        _tell_unattended([job for job in jobs if job.unattended])
+
+
+def _tell_unattended(jobs: Sequence[Status]) -> None:
+    """Says what to type for jobs that no process goes on with."""
+    lost = [job.id for job in jobs if job.final]
+    if lost:
+        left = f"{' '.join(lost[:SHOWN])}{' ...' if len(lost) > SHOWN else ''}"
+        click.echo(f"petctl: to end what is left of lost jobs: petctl cancel {left}", err=True)
+    stopped = {job.cluster: job.id for job in jobs if not job.final}  # the first in the queue is listed last
+    for cluster, job_id in stopped.items():
+        click.echo(f"petctl: the queue of {cluster} has stopped; petctl wait {job_id} starts it again", err=True)

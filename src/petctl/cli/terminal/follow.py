@@ -30,6 +30,7 @@ class Follower:
         self._funnel: Funnel[Union[LogLine, str]] = Funnel()
         self._interrupts = 0
         self._began, self._waits_for = time.monotonic(), ""
+        self._attend_at = 0.0  # when to do next what nobody else does for the job
         self._cancelling = threading.Lock()  # the kill is asked for behind the cancel, never beside it
 
     def follow(self, pressed: Sequence[object] = ()) -> Status:
@@ -46,6 +47,8 @@ class Follower:
             waiting = True
             for batch in self._funnel.batches():
                 self._write(batch)
+                if time.monotonic() >= self._attend_at:
+                    self._attend_at = time.monotonic() + self._handle.attend()
                 if self._screen.live:
                     self._screen.status(status_line(self._handle.status()))
                 elif waiting:

@@ -28,6 +28,7 @@ from petctl.clusters.kubernetes.pods.manifests import (
     service,
     shared_agent,
 )
+from petctl.clusters.kubernetes.summaries import about
 from petctl.config.keys import kubernetes_keys
 from petctl.errors import UsageError
 from petctl.job import IN_PLACE, Job, Rendezvous, job_to_dict
@@ -106,7 +107,7 @@ def make_plan(
         coordinator = coordinator_job(job_id, wishes, pieces, secrets, bool(grants), suspend=True)
         nodes = pod_options.labelled(node_job(job_id, wishes, job.nodes.initial), options)
         objects = [coordinator, service(job_id), nodes]
-    return {
+    record = {
         "id": job_id,
         "name": job.name or job_id.rpartition("-")[0],
         "cluster": cluster,
@@ -133,6 +134,8 @@ def make_plan(
             "claims": pod_options.claims(options, job_id),  # made where there are none of that name
         },
     }
+    objects[0]["metadata"].setdefault("annotations", {}).update(about(record))
+    return record
 
 
 def _check(settings: Mapping[str, Any]) -> None:

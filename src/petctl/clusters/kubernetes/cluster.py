@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import LogFilter, LogLine, Output
+from petctl.clusters.base import Listed, LogFilter, LogLine, Output
 from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
@@ -39,24 +40,6 @@ from petctl.rendezvous.net.join_file import write_join_file
 
 WATCH = 20.0  # seconds that one question may stay open
 LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in its coordinator, or in the pods of that
-AS_A_WORKER = """
-import json, os, pathlib, sys
-wish = json.loads(sys.argv[1])
-for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-    try:
-        found = path.read_bytes()
-    except OSError:
-        continue
-    if b"\\0PETCTL_WORKER_KEY=" in found:
-        os.environ.update(line.split("=", 1) for line in os.fsdecode(found).split("\\0") if "=" in line)
-        break
-os.environ.update(wish["env"])
-try:
-    os.chdir(wish["cwd"] or ".")
-    os.execvp(wish["argv"][0], wish["argv"])
-except OSError as error:
-    sys.exit(f"cannot run {wish['argv'][0]!r} in {os.getcwd()}: {error.strerror}")
-"""
 
 
 def connect(home: Path, settings: Mapping[str, Any]) -> KubernetesCluster:
@@ -189,6 +172,16 @@ class KubernetesCluster:
     def status(self, job_id: str) -> dict[str, Any]:
         """From the coordinator while it lives, else from what is left of it."""
         return self._look(job_id)[0]
+
+    def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        """Every job, the wanted ones with a summary, in a handful of requests."""
+        from petctl.clusters.kubernetes.summaries import Summaries
+
+        return Summaries(self._api, self._namespace, self._owners, self.name, self._record).list(wanted)
+
+    def attend(self, job_id: str) -> float:
+        """Nothing: Kubernetes sees to its Jobs, and the operator to its own."""
+        return math.inf
 
     def _look(self, job_id: str) -> tuple[dict[str, Any], Items]:
         """The status, and the coordinator's pods that it was made from."""
@@ -356,6 +349,8 @@ class KubernetesCluster:
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in a node's pod, with the environment of a worker that runs there."""
+        from petctl.kube.execute import AS_A_WORKER
+
         pod = self._pod_of(job_id, node)
         task = self._record(job_id)["plan"]["task"]
         cwd = make.code_directory(task["code"]) if task["code"]["id"] else task["cwd"]

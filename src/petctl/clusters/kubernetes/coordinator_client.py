@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +87,7 @@ class CoordinatorClient:
         )
 
 
-def running(pods: Items) -> list[dict[str, Any]]:
+def running(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Those that run, the one to turn to last: the newest, and not one that is being deleted."""
     alive = [pod for pod in by_age(pods) if pod.get("status", {}).get("phase") == "Running"]
     return sorted(alive, key=lambda pod: "deletionTimestamp" not in pod["metadata"])

@@ -15,7 +15,7 @@ from petctl.clusters.base import AlreadyExists
 from petctl.clusters.kubernetes import elastic_jobs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
 from petctl.clusters.kubernetes.job_status import OUTCOME
-from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, object_name
+from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, ROLE, object_name
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
@@ -196,6 +196,22 @@ class Owners:
             known |= {elastic_jobs.id_of(job): ElasticJobOwner for job in _staying(elastic)}
         self._kinds |= known
         return list(known)
+
+    def all(self) -> tuple[dict[str, Object], dict[str, Object]]:
+        """Every job's owner by the job's id, and the Jobs that make nodes by the job's label."""
+        jobs = self._api.list(path("jobs", self._namespace), ROLE)
+        known: dict[str, Object] = {}
+        nodes: dict[str, Object] = {}
+        for job in _staying(jobs):
+            labels = job["metadata"].get("labels") or {}
+            if labels.get(ROLE) == NODE and JOB in labels:
+                nodes[labels[JOB]] = job
+            elif labels.get(ROLE) == COORDINATOR and _has_id(job):
+                known[job["metadata"]["annotations"][ID]] = job
+        with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
+            elastic = self._api.list(path("elasticjobs", self._namespace))
+            known |= {elastic_jobs.id_of(job): {"kind": elastic_jobs.KIND, **job} for job in _staying(elastic)}
+        return known, nodes
 
     def find(self, job_id: str) -> Owner:
         """The owner of that job; NoSuchObject where there is none."""

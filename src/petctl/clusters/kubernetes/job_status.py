@@ -121,12 +121,12 @@ def waiting_status(
         if not record["command"]:
             sentence = "its submission was cut short; remove what is left with petctl rm --force"
             status |= {"sentence": sentence, "cut_short": True}
-        elif _never_woken(owner):
+        elif never_woken(owner):
             status["cut_short"] = True
         return status
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
-        alive = [pod for pod in nodes() if _runs(pod)]
+        alive = [pod for pod in nodes() if runs(pod)]
         who = "its workers go on" if any(map(_trains, alive)) else "its nodes wait" if alive else "no node runs"
         sentence = f"its coordinator is being replaced, and {who} meanwhile"
         return {**status, "state": "recovering", "sentence": "; ".join(filter(None, [sentence, reason]))}
@@ -137,7 +137,8 @@ def waiting_status(
     return {**status, "state": "starting", "sentence": f"waiting: {reason or 'its coordinator is starting'}"}
 
 
-def _runs(pod: Object) -> bool:
+def runs(pod: Object) -> bool:
+    """Whether its container runs, and is to go on."""
     return pod.get("status", {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
 
 
@@ -208,7 +209,7 @@ def why_blocked(pod: Object, called: str) -> str:
     return ""
 
 
-def _never_woken(owner: Object) -> bool:
+def never_woken(owner: Object) -> bool:
     """Whether it sleeps as its submitter made it: waking it would have been a change of its spec."""
     about = owner["metadata"]
     return about.get("generation") == 1 and ID in (about.get("annotations") or {})

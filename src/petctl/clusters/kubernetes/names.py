@@ -15,6 +15,8 @@ LONGEST = 40  # of 63: what is made from it gets an ending, and the pods' names 
 JOB = "petctl.dev/job"
 ROLE = "petctl.dev/role"
 ID = "petctl.dev/id"
+ABOUT = "petctl.dev/about"
+"""Annotation of a job's owner: what lists show of the job, as JSON."""
 INDEX, NUMBER, OWNER = "petctl.dev/index", "petctl.dev/number", "petctl.dev/owner"
 """Labels of pods that the operator made: which node it is, how many there were before, and whose (a uid)."""
 COORDINATOR, NODE = "coordinator", "node"

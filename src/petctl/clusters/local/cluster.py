@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from petctl.agent.task import CHECKPOINTS
-from petctl.clusters.base import InUse, LogFilter, LogLine, Output
+from petctl.clusters.base import InUse, Listed, LogFilter, LogLine, Output
 from petctl.clusters.local import readers
 from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import check_listen, is_loopback
@@ -25,15 +25,17 @@ from petctl.clusters.local.delete import remove_directory
 from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize, read_record
 from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_text
-from petctl.clusters.local.job_status import newest_status
+from petctl.clusters.local.job_status import list_statuses, newest_status
 from petctl.clusters.local.queue.queue import look, slots_of
 from petctl.clusters.local.submit import accept
+from petctl.clusters.local.upkeep import attend, finish
 from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
 from petctl.job import Job
 from petctl.rendezvous.net.join_file import read_join_file, write_join_file
 from petctl.text import counted
 
+ATTEND_EVERY = 0.5  # seconds between two looks of a command that waits for a job
 REVIVE_PATIENCE = 3.0  # how long a wish waits for a supervisor that is being replaced
 
 
@@ -130,6 +132,15 @@ class LocalCluster:
         """The newest status."""
         return newest_status(self._directory(job_id))
 
+    def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        """Every job, the wanted ones with their status."""
+        return list_statuses(self.jobs, iter(self.ids()), wanted)
+
+    def attend(self, job_id: str) -> float:
+        """Finishes the job if it is lost, and moves its queue on."""
+        attend(self._directory(job_id))
+        return ATTEND_EVERY
+
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         """A status that differs from `seen`, or the newest one after `timeout`."""
         return readers.watch_status(self._directory(job_id), seen, timeout)
@@ -156,6 +167,7 @@ class LocalCluster:
     def scale(self, job_id: str, wanted: int) -> str:
         """Tells the supervisor; a queued job's supervisor reads the wish when its turn comes."""
         directory = self._directory(job_id)
+        attend(directory)
         size = self._live(directory, "scaled")["size"]
         if not size["min"] <= wanted <= size["max"]:
             raise UsageError(
@@ -172,8 +184,14 @@ class LocalCluster:
     def cancel(self, job_id: str, kill: bool) -> str:
         """Writes the wish down first: it holds also if the supervisor is killed at this very moment."""
         directory = self._directory(job_id)
-        if newest_status(directory)["finished"] is not None:
+        status = newest_status(directory)
+        if status["finished"] is not None and not status.get("unattended"):
             return "has ended already"
+        if directory.begun():
+            attend(directory)
+            status = newest_status(directory)
+            if status["finished"] is not None:
+                return f"has ended already ({status['state']}); what was left of it is ended now"
         write_json(directory.cancel, {"kill": kill}, durable=True, reserved=True)
         if not directory.begun():
             end = finalize(directory, CANCELLED_IN_LINE)
@@ -200,6 +218,7 @@ class LocalCluster:
         """Removes the directory of a job that has ended."""
         directory = JobDirectory(self.jobs / job_id)
         try:
+            finish(directory)
             over = newest_status(directory)["finished"] is not None
         except InternalError:  # damaged: then it is over when nobody looks after it
             over = not directory.alive()
@@ -209,7 +228,10 @@ class LocalCluster:
             later = JobDirectory(self.jobs / other)
             if later.job.exists() and newest_status(later)["finished"] is None:
                 raise InUse(f"{job_id} has the checkpoints that {other} goes on from, and that has not ended")
+        cluster = str((read_json(directory.job) or {}).get("cluster", ""))
         remove_directory(directory)
+        with suppress(PetctlError, OSError):
+            look(self.home, cluster or self.name)
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in the job's directory with a node's environment."""

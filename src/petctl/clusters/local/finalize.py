@@ -1,7 +1,7 @@
 """Ending a job that nobody looks after: its outcome, its last status, and nothing left running.
 
 Whoever does it holds the supervisor's own lock meanwhile, so that nobody starts or revives the job, and every later
-reader finds the outcome where outcomes are. Whether a job is to be ended so is decided elsewhere: `job_status.py`,
+reader finds the outcome where outcomes are. Whether a job is to be ended so is decided elsewhere: `upkeep.py`,
 `queue.py`, and the user's `cancel` of a job that waits.
 """
 
@@ -13,8 +13,7 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from petctl.clusters.local.controller.start_environment import forget_environment
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_once
-from petctl.clusters.local.processes import sweep
+from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
 from petctl.errors import InternalError, NotFound, PetctlError
 from petctl.files import take_lock
@@ -68,6 +67,19 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
         return status
     finally:
         os.close(lock)
+
+
+def restarted(directory: JobDirectory) -> bool:
+    """Whether the machine was restarted since the last supervisor wrote down where it is."""
+    place = read_json(directory.coordinator)
+    return place is not None and place.get("boot") not in ("", boot_id())
+
+
+def why_lost(directory: JobDirectory) -> str:
+    """Why a job is lost that had begun."""
+    if restarted(directory):
+        return "the machine was restarted while it ran"
+    return f"its supervisor and all of its nodes were killed; see {directory.supervisor_log}"
 
 
 def read_record(directory: JobDirectory) -> dict[str, Any]:

@@ -1,5 +1,8 @@
-"""The newest status of a local job, whoever looks after it or nobody: a job that waits is shown in its place in line,
-and one that had begun and that nobody looks after any more is recognised, and buried as `lost`.
+"""The newest status of a local job, whoever looks after it or nobody. Reading changes nothing: no file, no process.
+
+A job that waits is shown in its place in line. One that had begun and that nobody looks after any more is recognised
+and shown as `lost`, though its outcome is yet to be written and some of its processes may be left: `upkeep.py` does
+that, for commands that change jobs or wait for them. Both are `unattended` where no process is left that would go on.
 
 A job that has begun is alive while its supervisor or any of its nodes is. One look is not enough: between a
 supervisor's death and its revival there may be a moment without any lock. One that has not begun, or that was killed
@@ -10,22 +13,25 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any, Optional
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Optional
 
-from petctl.clusters.local.controller.spawn import bring_back
-from petctl.clusters.local.finalize import finalize, read_record
+from petctl.clusters.base import Listed
+from petctl.clusters.local.finalize import read_record, restarted, why_lost
 from petctl.clusters.local.job_directory import JobDirectory, read_json
-from petctl.clusters.local.processes import boot_id
 from petctl.clusters.local.queue.queue import queue_of
-from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, running_nodes, slots_of, wanted_nodes
+from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, wanted_nodes
 from petctl.clusters.local.queue.scheduler import REVIVE_WITHIN
-from petctl.errors import PetctlError
+from petctl.errors import InternalError, NotFound, PetctlError
 
 LOOK_AGAIN = 0.05
 
+_dead_since: Dict[Path, float] = {}
+"""Jobs without any process, since this process first saw that: several are given their time to be back at once."""
+
 
 def newest_status(directory: JobDirectory) -> dict[str, Any]:
-    """What is known about the job now, final as soon as it is over for good."""
+    """What is known about the job now, final as soon as nothing of it goes on."""
     record = read_record(directory)
     status = read_json(directory.status)
     if status is not None and status["finished"] is not None:
@@ -35,32 +41,49 @@ def newest_status(directory: JobDirectory) -> dict[str, Any]:
         if waiting is not None:
             return waiting
         status = read_json(directory.status)
-    status = status or _first_status(record)
-    if status["finished"] is None and not directory.supervised():
-        if _gone(directory):
-            status = finalize(directory, _reason(directory)) or read_json(directory.status) or status
-        elif record["plan"].get("container") and _forsaken(directory):
-            bring_back(directory, record)
-    if status["finished"] is None:
-        with suppress(PetctlError, OSError):  # the line of others: what is asked for is this job
-            queue_of(directory.home, record["cluster"]).peek(directory.id)
-    return status
+    if (status is None or status["finished"] is None) and gone(directory):
+        newer = read_json(directory.status)  # its supervisor may have ended meanwhile, as it should
+        status = newer or status or _first_status(record)
+        if status["finished"] is None:
+            return _lost_status(directory, status)
+    return status or _first_status(record)
+
+
+def list_statuses(jobs: Path, ids: Iterator[str], wanted: Callable[[str], bool]) -> Iterator[Listed]:
+    """Every one of these jobs, the wanted ones with their status."""
+    last = []
+    for job_id in ids:
+        directory = JobDirectory(jobs / job_id)
+        if not wanted(job_id):
+            yield Listed(job_id)
+        elif _seems_dead(directory):
+            last.append(directory)  # each has its time to be back while the others are read
+        else:
+            yield _listed(directory)
+    yield from map(_listed, last)
+
+
+def _listed(directory: JobDirectory) -> Listed:
+    try:
+        return Listed(directory.id, newest_status(directory))
+    except (InternalError, NotFound) as error:
+        return Listed(directory.id, error=error)
 
 
 def _waiting_status(
     directory: JobDirectory, record: dict[str, Any], status: Optional[dict[str, Any]]
 ) -> Optional[dict[str, Any]]:
     """The status of a job that has not begun; None when it has, meanwhile."""
-    line = queue_of(directory.home, record["cluster"])
-    state, sentence = "queued", ""
+    state, stopped = "queued", False
     try:
-        place = line.peek(directory.id)
-        if place is None and not directory.begun():
+        view = queue_of(directory.home, record["cluster"]).peek(directory.id)
+        if view.standing(directory.id) is None:
             # Its submitter was killed, or a power cut took the end of the slots' file.
-            slots_of(directory.home, record["cluster"]).enter(claim_of(directory, record))
-            place = line.peek(directory.id)
+            view = view.with_claim(claim_of(directory, record))
+        place = view.standing(directory.id)
         if place is None or directory.begun():
             return None
+        stopped = view.stopped
         sentence = place.sentence()
         if record["cluster"] != LOCAL and not place.ahead:
             from petctl.clusters.local.pools.nodes import shortage  # only clusters that were made can be short of nodes
@@ -68,21 +91,42 @@ def _waiting_status(
             why = shortage(directory.home, record["cluster"], place.minimum)
             sentence += f"; {why}" if why else ""
         if place.granted:
-            state, sentence = "pending", "pending: its supervisor is starting"
+            state = "pending"
+            sentence = "pending: its supervisor was not started" if stopped else "pending: its supervisor is starting"
+        if stopped:
+            sentence += f"; the queue has stopped, petctl wait {directory.id} starts it again"
     except (PetctlError, OSError) as error:
         sentence = f"queued: {error}"
     base = status or _first_status(record)
     size = {**base["size"], "wanted": wanted_nodes(directory, record["plan"])}
-    return {**base, "state": state, "sentence": sentence, "size": size}
+    more = {"unattended": True} if stopped else {}
+    return {**base, "state": state, "sentence": sentence, "size": size, **more}
 
 
-def _gone(directory: JobDirectory) -> bool:
-    """Whether nobody looks after it, now and for as long as a revival takes."""
-    if _restarted(directory):
-        return not directory.alive()
-    deadline = time.monotonic() + REVIVE_WITHIN
-    while not directory.alive():
-        if time.monotonic() >= deadline:
+def _lost_status(directory: JobDirectory, status: dict[str, Any]) -> dict[str, Any]:
+    """What its last status will be once somebody has written it."""
+    from petctl.controller.status.records import close_status  # few jobs are lost
+
+    state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
+    outcome = read_json(directory.outcome) or {"state": state, "code": code, "sentence": why_lost(directory)}
+    closed = close_status(status, outcome, float(outcome.get("finished") or _last_sign(directory)))
+    advice = f"petctl cancel {directory.id} ends what is left of it"
+    return {**closed, "sentence": f"{outcome['sentence']}; {advice}", "unattended": True}
+
+
+def _last_sign(directory: JobDirectory) -> float:
+    """When the job last wrote anything: nobody knows when it ended."""
+    found = 0.0
+    for path in (directory.status, directory.events, directory.coordinator, directory.job):
+        with suppress(OSError):
+            found = max(found, path.stat().st_mtime)
+    return found
+
+
+def gone(directory: JobDirectory) -> bool:
+    """Whether nobody looks after a job that has begun, now and for as long as a revival takes."""
+    while _seems_dead(directory):
+        if restarted(directory) or time.monotonic() >= _dead_since[directory.path] + REVIVE_WITHIN:
             return True
         if directory.outcome.exists() and not any(directory.node_alive(name) for name in directory.node_names()):
             return True  # it had ended; only its last picture is missing
@@ -90,29 +134,20 @@ def _gone(directory: JobDirectory) -> bool:
     return False
 
 
-def _forsaken(directory: JobDirectory) -> bool:
-    """Whether its nodes are without a supervisor, and neither gets one nor ends, for as long as a revival takes."""
-    deadline = time.monotonic() + REVIVE_WITHIN
-    while not directory.supervised() and running_nodes(directory):
-        if time.monotonic() >= deadline:
-            return True
-        time.sleep(LOOK_AGAIN)
-    return False
+def _seems_dead(directory: JobDirectory) -> bool:
+    """Whether nobody looks after the job at this moment, though it has begun and has no final status."""
+    status = None
+    alive = not directory.begun() or directory.alive()
+    if not alive:
+        status = read_json(directory.status)
+    if alive or (status is not None and status["finished"] is not None):
+        _dead_since.pop(directory.path, None)
+        return False
+    _dead_since.setdefault(directory.path, time.monotonic())
+    return True
 
 
 def _first_status(record: dict[str, Any]) -> dict[str, Any]:
     from petctl.controller.status.records import first_status  # every command comes here, and most find a status
 
     return first_status(record)
-
-
-def _reason(directory: JobDirectory) -> str:
-    if _restarted(directory):
-        return "the machine was restarted while it ran"
-    return f"its supervisor and all of its nodes were killed; see {directory.supervisor_log}"
-
-
-def _restarted(directory: JobDirectory) -> bool:
-    """Whether the machine was restarted since the last supervisor wrote down where it is."""
-    place = read_json(directory.coordinator)
-    return place is not None and place.get("boot") not in ("", boot_id())

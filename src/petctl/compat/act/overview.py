@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from petctl.errors import PetctlError
 if TYPE_CHECKING:
     from petctl.clusters.base import Cluster
     from petctl.compat.act.config.config import Config
+    from petctl.jobs import Status
 
 COLUMNS = (
     *("appID", "status", "cluster", "experiment", "num_gpu", "start_time", "elapsedTime"),
@@ -80,10 +82,20 @@ def _rows(
     for status in list_jobs(cluster):
         if states is not None and STATUS[status.state] not in states:
             continue
-        record = _record(where, status.id)
+        status, record = _whole(where, status), _record(where, status.id)
         named = str(record.get("job", {}).get("experiment", ""))
         if experiment is None or named == experiment:
             yield {**facts_of(status, record), **({"experiment": named} if named else {})}
+
+
+def _whole(where: Cluster, status: Status) -> Status:
+    """With what only the job itself tells, where a list left that out."""
+    from petctl.jobs import JobHandle
+
+    if status.summary and not status.final:
+        with suppress(PetctlError):  # it has gone meanwhile
+            return JobHandle(status.id, where).status()
+    return status
 
 
 def _record(where: Cluster, job: str) -> dict[str, Any]:

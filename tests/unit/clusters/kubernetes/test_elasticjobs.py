@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,7 +81,10 @@ def test_the_owner_is_made_asleep_then_all_that_it_owns_then_it_wakes(
     (first, place, job), *others, last = objects.log
     assert (first, place, job["spec"]["suspend"]) == ("create", PLACE, True)
     name = job["metadata"]["name"]
-    assert job["metadata"]["annotations"] == {"petctl.dev/id": "Train-22aa"}
+    annotations = dict(job["metadata"]["annotations"])
+    told = json.loads(annotations.pop("petctl.dev/about"))
+    assert annotations == {"petctl.dev/id": "Train-22aa"}
+    assert (told["name"], told["command"], told["config"]["wanted"]) == ("Train", "train.py", 1)
     kinds = [path.rpartition("/")[2] for _, path, _ in others]
     assert kinds.count("secrets") == 1 and set(kinds) == {"secrets", "configmaps"}
     owner = {"apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "name": name, "uid": "u-1", "controller": True}

@@ -74,6 +74,14 @@ class Fleet:
         write_nodes(database, before, self.nodes)
         return sum(node.state == READY for node in self.nodes)
 
+    def expected(self) -> int:
+        """What `total` would say now; changes nothing."""
+        spec, here, claims = _as_they_are(self.directory.home, self.directory.name)
+        if spec is None:
+            return 0
+        nodes = settle(spec.size, here, claims, self._clock(), spec.prepares, boot_id())
+        return sum(node.state == READY for node in nodes)
+
     def committed(self) -> None:
         """What the transaction has decided is carried out."""
         if self._spec is None or self._spec.deleting:

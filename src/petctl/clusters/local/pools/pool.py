@@ -183,14 +183,15 @@ def _end(home: Path, jobs: Sequence[str]) -> None:
     here = LocalCluster(home, {})
     for kill, patience in ((False, CANCEL_WITHIN), (True, KILL_WITHIN)):
         left = [job for job in jobs if (home / "jobs" / job / "job.json").exists()]
-        left = [job for job in left if here.status(job)["finished"] is None]
+        left = [job for job in left if (now := here.status(job))["finished"] is None or now.get("unattended")]
         for job in left:
             here.cancel(job, kill)
         deadline = time.monotonic() + patience
         for job in left:
             status = here.status(job)
-            while status["finished"] is None and time.monotonic() < deadline:
-                status = here.watch(job, status, deadline - time.monotonic())
+            while (status["finished"] is None or status.get("unattended")) and time.monotonic() < deadline:
+                again = here.attend(job)
+                status = here.watch(job, status, min(again, deadline - time.monotonic()))
 
 
 def _view(home: Path, spec: FleetSpec, here: Sequence[Node], claims: Sequence[tuple[str, int]]) -> dict[str, Any]:

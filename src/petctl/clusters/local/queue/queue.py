@@ -1,9 +1,8 @@
-"""The line in front of a cluster's slots: everybody who looks at it gives slots to whoever is due, and starts their
-supervisors.
+"""The line in front of a cluster's slots: a look gives slots to whoever is due, and starts their supervisors.
 
 There is no daemon. Whoever frees slots looks (`leave`), every supervisor does now and then, and so does every command
-that shows a job: so a line moves on also when all processes were killed, in the moment in which anybody wants to know
-about it. A look that finds all as it should be only reads.
+that changes jobs or waits for them (`upkeep.py`): so a line moves on also when all processes were killed. Commands that
+only show a job use `peek`, which changes nothing. A look that finds all as it should be only reads, too.
 
 What to do is decided in `scheduler.py` and written down in `slots.py` first; a supervisor that was called and never
 came is found by the next look.
@@ -14,17 +13,28 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from contextlib import suppress
 from functools import lru_cache, partial
 from itertools import takewhile
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from petctl.clusters.local.controller.spawn import start_supervisor
-from petctl.clusters.local.finalize import finalize
+from petctl.clusters.local.finalize import finalize, why_lost
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.queue.queue_claims import job_phase
 from petctl.clusters.local.queue.queue_claims import slots_of as slots_of
-from petctl.clusters.local.queue.scheduler import MOST_LIVES, Claim, Standing, decide, standings
+from petctl.clusters.local.queue.scheduler import (
+    ALIVE,
+    BEGIN_WITHIN,
+    DEAD,
+    MOST_LIVES,
+    STARTING,
+    Claim,
+    Standing,
+    decide,
+    standings,
+)
 from petctl.clusters.local.queue.slots import Settled, Slots, beginners
 from petctl.errors import PetctlError
 
@@ -56,6 +66,7 @@ class View:
         self.time = time.monotonic()
         self._jobs, self._claims, self._total = jobs, claims, total
         self._standings: Optional[Dict[str, Standing]] = None
+        self._stopped: Optional[bool] = None
 
     def standing(self, job: str) -> Optional[Standing]:
         """Where a job stands; None when it has no claim."""
@@ -65,6 +76,27 @@ class View:
             total = self._total
             self._standings = standings(real, lambda claim: claim.slots if total is None else total)
         return self._standings.get(job)
+
+    def with_claim(self, claim: Claim) -> View:
+        """The same with one claim more, which the slots' file does not have: behind all others of its priority."""
+        claims = sorted([*self._claims, claim], key=lambda one: -one.priority)
+        return View(self._jobs, claims, self._total)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether something is due and no process is left that would see to it."""
+        if self._stopped is None:
+            fate, total = partial(job_phase, self._jobs), self._total
+            alive = any(fate(claim) in (ALIVE, STARTING) for claim in self._claims)
+            self._stopped = not alive and self._due(lambda claim: claim.slots if total is None else total)
+        return self._stopped
+
+    def _due(self, total: Callable[[Claim], int]) -> bool:
+        now, fate = time.time(), partial(job_phase, self._jobs)
+        if any(0 <= now - claim.called < BEGIN_WITHIN for claim in self._claims):
+            return False  # a supervisor is coming up
+        decision = decide(self._claims, fate, total, now, beginners())
+        return bool(decision.call or decision.grant or decision.give_up)
 
     def turn(self, job: str) -> Optional[Turn]:
         """The same in a word, at little cost, for one that asks again and again."""
@@ -91,6 +123,7 @@ class Queue:
         self.home, self.name, self.jobs = home, name, home / "jobs"
         self._fate = partial(job_phase, self.jobs)
         self._view: Optional[View] = None
+        self._peeked: Optional[View] = None
 
     def look(self, slots: Optional[Slots] = None) -> View:
         """Starts whoever is due; what the line is like then."""
@@ -109,12 +142,14 @@ class Queue:
     def _due(self, claims: Sequence[Claim]) -> bool:
         return bool(decide(claims, self._fate, lambda claim: claim.slots, time.time(), beginners()))
 
-    def peek(self, job: str) -> Optional[Standing]:
-        """Where a job stands; looks, unless that has just been done."""
-        view = self._view
+    def peek(self, job: str) -> View:
+        """The line as it is, without changing anything; read again where that was not just done."""
+        view = self._peeked
         if view is None or time.monotonic() - view.time > RECENT or view.standing(job) is None:
-            view = self.look()
-        return view.standing(job)
+            slots = slots_of(self.home, self.name)
+            total = slots.capacity.expected() if slots.capacity is not None else None
+            view = self._peeked = View(self.jobs, slots.peek(), total)
+        return view
 
     @property
     def crowded(self) -> bool:
@@ -139,6 +174,11 @@ class Queue:
                 continue
 
     def _bury(self, settled: Settled) -> None:
+        for job in settled.decision.drop:
+            directory = JobDirectory(self.jobs / job)
+            if directory.job.exists() and job_phase(self.jobs, Claim(job, 0, 0, 0, 0)) == DEAD:
+                with suppress(PetctlError, OSError):  # the line of others must move on
+                    finalize(directory, why_lost(directory))
         for job in settled.decision.give_up:
             directory = JobDirectory(self.jobs / job)
             log = directory.supervisor_log

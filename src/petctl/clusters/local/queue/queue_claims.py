@@ -37,6 +37,9 @@ class _Nothing:
     def total(self, database: sqlite3.Connection) -> int:
         return 0
 
+    def expected(self) -> int:
+        return 0
+
     def committed(self) -> None:
         pass
 

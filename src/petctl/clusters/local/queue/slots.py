@@ -51,6 +51,9 @@ class Capacity(Protocol):
         """How many there are now; asked inside every transaction, after its changes, and may change tables of its
         own."""
 
+    def expected(self) -> int:
+        """How many there are or would be after the next transaction; changes nothing."""
+
     def committed(self) -> None:
         """That transaction holds: what it decided about nodes can be carried out."""
 
@@ -107,6 +110,19 @@ class Slots:
             raise self._explained(error) from None
         with self.transaction() as database:
             return _read(database)
+
+    def peek(self) -> List[Claim]:
+        """All claims, without changing anything: where the file is missing or old, as it would be made anew."""
+        place = f"{self.path.absolute().as_uri()}?mode=ro"
+        try:
+            with closing(sqlite3.connect(place, uri=True, timeout=30.0, isolation_level=None)) as database:
+                if _is_current(database):
+                    return _read(database)
+        except sqlite3.OperationalError:
+            pass  # there is none yet, or a process was killed while it changed it
+        except sqlite3.DatabaseError as error:
+            raise self._explained(error) from None
+        return sorted(self._found(), key=lambda claim: -claim.priority)
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
