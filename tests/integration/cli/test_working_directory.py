@@ -293,7 +293,7 @@ def test_a_lost_job_keeps_its_files(petctl: Petctl, project: Path) -> None:
         os.kill(process, signal.SIGSTOP)
     for process in ours:
         os.kill(process, signal.SIGKILL)
-    until(lambda: petctl.json("status", job, code=None)["state"] == "lost", "its end")
+    petctl("wait", job, code=70)
     assert (directory / "outputs/beside-code/beside.txt").exists()
 
 

@@ -164,14 +164,14 @@ def test_nodes_clients_and_supervisors_can_be_killed(stage: ContainerStage) -> N
     assert stage.engine.containers() == []
 
 
-def test_a_supervisor_comes_back_when_somebody_looks(stage: ContainerStage) -> None:
+def test_a_supervisor_comes_back_when_somebody_waits(stage: ContainerStage) -> None:
     handle = stage.start(nodes=1)
     first = stage.running(1)
     # Supervisor and standby at once: no agent can start another one from inside of its container.
     both = until(lambda: supervisors(handle), "a supervisor and its standby")
     kill_at_once(both)
     until(lambda: not any(map(exists, both)), "the end of both")
-    until(lambda: handle.status() and supervisor_pid(handle) not in both, "another supervisor")
+    until(lambda: handle.attend() and supervisor_pid(handle) not in both, "another supervisor")
     stage.goes_on(first, 1)
     stage.finish()
     assert handle.wait(60).state == "succeeded"
@@ -184,7 +184,7 @@ def test_nothing_is_left_after_everything_was_killed(stage: ContainerStage) -> N
     everything = [*processes_of(job_path(handle)), *keepers_of_containers(handle)]
     kill_at_once(everything)
     until(lambda: not any(map(exists, everything)), "their end")
-    until(lambda: handle.status().state == "lost", "that nobody is left")
+    assert handle.wait(60).state == "lost"
     assert stage.engine.containers() == []
     get(handle.id).remove()
 

@@ -49,5 +49,5 @@ def test_docker_runs_nodes_too(stage: ContainerStage) -> None:
     stage.running(1)
     until(lambda: supervisors(other), "a supervisor and its standby")
     kill_at_once(processes_of(Path(other.status().directory)))
-    until(lambda: other.status().state == "lost", "that nobody is left", 60)
+    assert other.wait(60).state == "lost"
     assert stage.engine.containers() == []

@@ -140,7 +140,7 @@ def test_nothing_is_left_after_everything_was_killed(shell: ContainerStage) -> N
     everything = [*processes_of(job_path(handle)), *keepers_of_containers(handle)]
     kill_at_once(everything)
     until(lambda: not any(map(exists, everything)), "their end")
-    until(lambda: handle.status().state == "lost", "that nobody is left")
+    assert handle.wait(60).state == "lost"
     assert shell.engine.containers() == []
     get(handle.id).remove()
 

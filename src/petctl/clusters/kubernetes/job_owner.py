@@ -206,7 +206,7 @@ class Owners:
             labels = job["metadata"].get("labels") or {}
             if labels.get(ROLE) == NODE and JOB in labels:
                 nodes[labels[JOB]] = job
-            elif labels.get(ROLE) == COORDINATOR and _has_id(job):
+            elif _has_id(job):
                 known[job["metadata"]["annotations"][ID]] = job
         with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
             elastic = self._api.list(path("elasticjobs", self._namespace))

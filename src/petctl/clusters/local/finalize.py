@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, Optional
 
 from petctl.clusters.local.controller.start_environment import forget_environment
+from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_once
 from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
 from petctl.errors import InternalError, NotFound, PetctlError
