@@ -21,7 +21,8 @@ def status(job_id: str, state: str = "succeeded") -> Status:
 
 def test_ended_jobs_are_remembered(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
-    registry.keep([status("a"), status("b"), status("c", "running")])
+    lost = msgspec.structs.replace(status("d", "lost"), unattended=True)  # its last word is yet to be written
+    registry.keep([status("a"), status("b"), status("c", "running"), lost])
     assert registry.ended("local") == {"a": status("a"), "b": status("b")}
     assert registry.ended("other") == {}
     registry.forget("local", ["a"])

@@ -269,6 +269,61 @@ def _then_away(job_id: str, before: Any, real: Any, *words: Any) -> Any:
     return real(*words)
 
 
+def test_a_cluster_that_gives_summaries_is_asked_one_question_and_jobs_only_now_and_then(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fate = ""
+    folder, asked, lists = made(4, metric="loss"), [], []
+    whole = cluster.status
+
+    def status(job_id: str) -> dict[str, Any]:
+        asked.append(job_id)
+        row = whole(job_id)
+        return {**row, "started": 1.0, "progress": {"step": 7, "metrics": {"loss": 0.5}}}
+
+    def statuses(wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        lists.append(len(asked))
+        if len(lists) == 30:
+            for row in cluster.rows.values():
+                row |= {"state": "succeeded", "finished": 2.0, "exit_code": 0}
+        for job_id in cluster.ids():
+            yield Listed(job_id, {**whole(job_id), "summary": True} if wanted(job_id) else None)
+
+    monkeypatch.setattr(cluster, "status", status)
+    monkeypatch.setattr(cluster, "statuses", statuses)
+    driver = Driver(folder)
+    assert driver.run()
+    assert states(driver) == ["succeeded"] * 4
+    assert [point.attempts[0].metrics for point in driver.history.points.values()] == [{"loss": 0.5, "step": 7.0}] * 4
+    assert len(lists) == 30
+    # Each job was asked when it was first seen at work, at most once a second since, and when it had ended.
+    assert len(asked) < 4 * 10, asked
+    assert sorted(asked[-4:]) == sorted(cluster.ids())
+
+
+def test_jobs_that_no_process_goes_on_with_are_attended_to_by_who_drives(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.fate = ""
+    folder, attended = made(2), []
+
+    def attend(job_id: str) -> float:
+        attended.append(job_id)
+        cluster.rows[job_id] |= {"state": "lost", "finished": 2.0, "exit_code": 70, "unattended": False}
+        return 1.0
+
+    monkeypatch.setattr(cluster, "attend", attend)
+    driver, leave = Driver(folder), threading.Event()
+    driver.run(leave.set, leave)
+    cluster.rows["tune-001"] |= {"state": "lost", "finished": 1.0, "unattended": True}
+    cluster.fate = "succeeded"
+    Driver(folder).peek()  # whoever only wants to know does nothing
+    assert attended == []
+    driver = Driver(folder)
+    assert driver.run()
+    assert (attended, states(driver)) == (["tune-001"], ["lost", "succeeded"])
+
+
 def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
