@@ -291,6 +291,23 @@ def test_one_killed_after_that_has_lost_its_job(scene: Scene) -> None:
     assert json.loads(directory.outcome.read_text())["state"] == "lost"
 
 
+def test_a_look_finishes_a_lost_job_whose_slots_it_takes(scene: Scene) -> None:
+    directory = scene.submit("a", nodes=2)
+    scene.hold("a")
+    scene.submit("b", nodes=2)
+    scene.kill("a")
+    scene.later()
+    scene.look()
+    assert not directory.outcome.exists()  # it may be about to be revived
+    with slots_of(scene.home, "local").transaction() as database:
+        database.execute("UPDATE claims SET doubted = doubted - 100 WHERE doubted > 0")
+    scene.later()
+    assert scene.look() == ["b"]
+    assert json.loads(directory.outcome.read_text())["state"] == "lost"
+    assert json.loads(directory.status.read_text())["state"] == "lost"
+    assert scene.granted() == {"b": 2}
+
+
 def test_files_that_cannot_be_removed_are_named(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.submit("a")
     scene.cluster.cancel("a", kill=False)

@@ -99,7 +99,7 @@ def test_a_dead_job_is_looked_at_twice() -> None:
     doubted = claim("a", granted=4, doubted=NOW)
     assert not look(doubted, claim("b", 4), now=NOW + REVIVE_WITHIN / 2, a=DEAD, b=ALIVE)
     later = look(doubted, claim("b", 4), now=NOW + REVIVE_WITHIN, a=DEAD, b=ALIVE)
-    assert (later.drop, later.grant) == (["a"], {"b": 4})
+    assert (later.drop, later.lost, later.grant) == (["a"], ["a"], {"b": 4})
     assert look(doubted, now=NOW + REVIVE_WITHIN, a=ALIVE).trust == ["a"]
 
 

@@ -27,7 +27,6 @@ from petctl.clusters.local.queue.queue_claims import slots_of as slots_of
 from petctl.clusters.local.queue.scheduler import (
     ALIVE,
     BEGIN_WITHIN,
-    DEAD,
     MOST_LIVES,
     STARTING,
     Claim,
@@ -174,11 +173,10 @@ class Queue:
                 continue
 
     def _bury(self, settled: Settled) -> None:
-        for job in settled.decision.drop:
+        for job in settled.decision.lost:
             directory = JobDirectory(self.jobs / job)
-            if directory.job.exists() and job_phase(self.jobs, Claim(job, 0, 0, 0, 0)) == DEAD:
-                with suppress(PetctlError, OSError):  # the line of others must move on
-                    finalize(directory, why_lost(directory))
+            with suppress(PetctlError, OSError):  # the line of others must move on
+                finalize(directory, why_lost(directory))
         for job in settled.decision.give_up:
             directory = JobDirectory(self.jobs / job)
             log = directory.supervisor_log

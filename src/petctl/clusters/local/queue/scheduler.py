@@ -68,6 +68,7 @@ class Decision:
     """What is to be done now; empty when all is as it should be."""
 
     drop: List[str] = field(default_factory=list)  # nobody needs these claims any more
+    lost: List[str] = field(default_factory=list)  # ... of those: their jobs ran, and nobody looks after them any more
     doubt: List[str] = field(default_factory=list)  # look at these again before they are dropped
     trust: List[str] = field(default_factory=list)  # doubted without reason
     grant: Dict[str, int] = field(default_factory=dict)  # job -> slots
@@ -129,6 +130,7 @@ def _keeps(claim: Claim, state: str, now: float, decision: Decision) -> bool:
         decision.doubt.append(claim.job)
     elif state == DEAD and not 0 <= now - claim.doubted < REVIVE_WITHIN:
         decision.drop.append(claim.job)
+        decision.lost.append(claim.job)
         return False
     return True
 
