@@ -19,12 +19,11 @@ from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.jobs import JobHandle, Status, get, list_jobs, submit
 from tests.integration.local.conftest import (
     Stage,
-    eventually,
     exists,
     job_path,
     processes_of,
 )
-from tests.integration.waiting import DEADLINE
+from tests.integration.waiting import DEADLINE, until
 
 Picture = dict[str, tuple[object, ...]]
 
@@ -65,12 +64,12 @@ def send(pids: list[int], *numbers: signal.Signals) -> None:
 def kill(*handles: JobHandle, spared: int = 0) -> None:
     pids = [pid for handle in handles for pid in processes_of(job_path(handle)) if pid != spared]
     send(pids, signal.SIGSTOP, signal.SIGKILL)
-    eventually(lambda: not any(map(exists, pids)), "their ends")
+    until(lambda: not any(map(exists, pids)), "their ends")
 
 
 def complete(handle: JobHandle) -> None:
     """Waits until the job has all its processes: supervisor, standby, guardian, agent and worker."""
-    eventually(lambda: len(processes_of(job_path(handle))) == 5, "all processes of the job")
+    until(lambda: len(processes_of(job_path(handle))) == 5, "all processes of the job")
 
 
 def test_reading_jobs_in_every_state_changes_nothing(stage: Stage) -> None:
@@ -82,10 +81,10 @@ def test_reading_jobs_in_every_state_changes_nothing(stage: Stage) -> None:
     names = ("running", "killed", "restarted")
     running, killed, restarted = (submit(petctl.Job(shell=works, name=name, code="none")) for name in names)
     for handle in (running, killed, restarted):
-        eventually((stage.path / handle.id).exists, f"{handle.id} at work")
+        until((stage.path / handle.id).exists, f"{handle.id} at work")
         complete(handle)
     queued = submit(petctl.Job(shell="true", name="queued", code="none", nodes=3))
-    eventually(lambda: len(processes_of(job_path(queued))) == 1, "the supervisor of the head")
+    until(lambda: len(processes_of(job_path(queued))) == 1, "the supervisor of the head")
     frozen = [*processes_of(job_path(running)), *processes_of(job_path(queued))]
     send(frozen, signal.SIGSTOP)  # they live, and write nothing meanwhile
     try:
@@ -155,9 +154,9 @@ def another(handle: JobHandle) -> None:
 def test_a_lost_job_is_finished_by_who_changes_jobs_or_waits(stage: Stage, act: Callable[[JobHandle], None]) -> None:
     script = "setsid sleep 600 & echo $! > left.new; mv left.new left; wait"
     handle = submit(petctl.Job(shell=script, name="leaves", code="none", nodes="1:1:2"))
-    eventually((stage.path / "left").exists, "what a worker has started")
+    until((stage.path / "left").exists, "what a worker has started")
     path, left = JobDirectory(job_path(handle)), int((stage.path / "left").read_text())
-    eventually(lambda: len(processes_of(path.path)) == 6, "all processes of the job")
+    until(lambda: len(processes_of(path.path)) == 6, "all processes of the job")
     kill(handle, spared=left)
     status = handle.status()
     assert (status.state, status.unattended, status.exit_code) == ("lost", True, 70)
@@ -165,10 +164,10 @@ def test_a_lost_job_is_finished_by_who_changes_jobs_or_waits(stage: Stage, act: 
     table = petctl_("list")
     assert f"petctl: to end what is left of lost jobs: petctl cancel {handle.id}" in table.stderr
     act(handle)
-    eventually(lambda: not exists(left), "the end of what was left")
+    until(lambda: not exists(left), "the end of what was left")
     if act is not removed:
-        eventually(path.outcome.exists, "its outcome")
-        status = eventually(lambda: (now := handle.status()).final and not now.unattended and now, "its end")
+        until(path.outcome.exists, "its outcome")
+        status = until(lambda: (now := handle.status()).final and not now.unattended and now, "its end")
         assert (status.state, status.exit_code) == ("lost", 70)
         assert status.sentence.startswith("its supervisor and all of its nodes were killed")
     (stage.path / "go").touch()
@@ -193,12 +192,12 @@ class Stopped:
         self.ended = self._submit("true")
         self.ended.wait(DEADLINE)
         self.first = self._submit('touch "$PETCTL_JOB_ID"; sleep 600')
-        eventually((self.path / self.first.id).exists, "the first at work")
+        until((self.path / self.first.id).exists, "the first at work")
         complete(self.first)
         self.second, self.third = self._submit('touch "$PETCTL_JOB_ID"', nodes="1:2"), self._submit("true")
-        eventually(lambda: len(processes_of(job_path(self.second))) == 1, "the supervisor of the head")
+        until(lambda: len(processes_of(job_path(self.second))) == 1, "the supervisor of the head")
         kill(self.first, self.second, self.third)
-        eventually(lambda: self.second.status().unattended, "that nobody looks after the queue")
+        until(lambda: self.second.status().unattended, "that nobody looks after the queue")
 
     def _submit(self, script: str, nodes: int | str = 1) -> JobHandle:
         return submit(petctl.Job(shell=script, name="short", code="none", nodes=nodes))
@@ -234,7 +233,7 @@ def test_a_queue_that_has_stopped_is_started_by_who_changes_jobs_or_waits(stage:
     stopped = Stopped(stage)
     done = petctl_(*VERBS[verb](stopped))
     assert done.returncode == 0, done.stderr
-    eventually((stage.path / stopped.second.id).exists, "the second at work, without anybody who acts on it")
+    until((stage.path / stopped.second.id).exists, "the second at work, without anybody who acts on it")
     assert stopped.second.wait(DEADLINE).state == "succeeded"
     third = "cancelled" if verb == "cancel" else "succeeded"
     assert stopped.third.wait(DEADLINE).state == third

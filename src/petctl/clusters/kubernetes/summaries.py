@@ -2,8 +2,8 @@
 
 What happens inside a job only its coordinator knows, and asking each would be a connection per job. A summary tells
 what Kubernetes knows: how the job ended, why it waits, which nodes' pods are ready (that is: their workers have been in
-a round for a moment, `agent/health/readiness.py`). It leaves out what only the job itself knows: rounds, ranks, progress. The
-job's record is read only where its owner does not say what the job is (`about`).
+a round for a moment, `agent/health/readiness.py`). It leaves out what only the job itself knows: rounds, ranks,
+progress. The job's record is read only where its owner does not say what the job is (`about`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Does what a job needs that nobody looks after: finishes one that is lost, brings back the supervisor of one whose
 nodes cannot, and moves its queue on.
 
-For commands that change jobs or wait for them. Commands that only show jobs do nothing of this (`job_status.py`); supervisors
-do it for the queue that they are in (`queue.py`).
+For commands that change jobs or wait for them. Commands that only show jobs do nothing of this (`job_status.py`);
+supervisors do it for the queue that they are in (`queue.py`).
 """
 
 from __future__ import annotations
