@@ -241,7 +241,10 @@ def test_what_was_killed_is_taken_up_by_the_same_command(project: Project) -> No
     fill(project.root / "data/big", {"large": 40 * MIB, "small": 10})
     with Proxy(project.server.port) as proxy:
         config = project.cluster("aml", endpoint=f"{proxy.url}/{ACCOUNT}")
-        program = "from petctl.compat.act import data, config; data.upload(config.find_config('aml'), 'data/big')"
+        program = (
+            "from petctl.compat.act import data; from petctl.compat.act.config.config import find_config; "
+            "data.upload(find_config('aml'), 'data/big')"
+        )
         process = subprocess.Popen([sys.executable, "-c", program])
 
         def count(passed: Passed) -> None:
