@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _LAZY = {
-    "Job": "petctl.job",
+    "Job": "petctl.job.spec",
     "submit": "petctl.jobs",
     "resubmit": "petctl.jobs",
     "get": "petctl.jobs",

@@ -22,7 +22,7 @@ from petctl.errors import PetctlError, UsageError
 
 if TYPE_CHECKING:
     from petctl.compat.batchai.jobfile import Found, Resolver, Volume
-    from petctl.job import Job
+    from petctl.job.spec import Job
 
 
 class Prepared(NamedTuple):

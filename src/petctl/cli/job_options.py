@@ -20,10 +20,10 @@ from petctl.errors import UsageError
 
 if TYPE_CHECKING:
     from petctl.cli.job_file import Prepared
-    from petctl.job import Command, Job, JobFile
-    from petctl.job.folders import Folder
-    from petctl.job.pods import PodOptions
-    from petctl.job.roles import Role
+    from petctl.job.spec import Command, Job, JobFile
+    from petctl.job.spec.folders import Folder
+    from petctl.job.spec.pods import PodOptions
+    from petctl.job.spec.roles import Role
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -112,7 +112,7 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     import msgspec
 
     from petctl.cli.job_file import Prepared, read_any
-    from petctl.job import Job, JobFile
+    from petctl.job.spec import Job, JobFile
 
     _refuse_bytes(options)
     place, words = split_place(options["words"]) if options["no_upload"] else ("", options["words"])
@@ -215,7 +215,7 @@ def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
 
 def classify(words: Sequence[str], module: bool, shell: str | None) -> Command | JobFile:
     """The command, without a `--` that only separates."""
-    from petctl.job import Command, JobFile, classify_command
+    from petctl.job.spec import Command, JobFile, classify_command
 
     if shell is not None:
         if words:
@@ -244,7 +244,7 @@ def _refuse_bytes(options: Mapping[str, Any]) -> None:
 
 def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The job's fields that were said, so that all others stay as the job file or the defaults have them."""
-    from petctl.job import IN_PLACE
+    from petctl.job.spec import IN_PLACE
 
     fields = {name: options[name] for name in _PLAIN_FIELDS if options[name] is not None}
     fields["env"] = _environment(options["env"])
@@ -273,13 +273,13 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _roles(texts: Sequence[str]) -> list[Role]:
-    from petctl.job.roles import parse_role_option
+    from petctl.job.spec.roles import parse_role_option
 
     return [parse_role_option(text) for text in texts]
 
 
 def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
-    from petctl.job.folders import NONE, parse_folder_option
+    from petctl.job.spec.folders import NONE, parse_folder_option
 
     if none and texts:
         raise UsageError("--folder and --no-folders contradict each other; keep one")
@@ -287,7 +287,7 @@ def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
 
 
 def _pod_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    from petctl.job.volumes import parse_volume_option
+    from petctl.job.spec.volumes import parse_volume_option
 
     found = {name: options[name] for name in ("cpu", "memory", "shm_size") if options[name] is not None}
     if options["volumes"]:

@@ -20,7 +20,7 @@ from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
 
 if TYPE_CHECKING:
-    from petctl.job import Job  # the operator, which has no msgspec, needs this module too
+    from petctl.job.spec import Job  # the operator, which has no msgspec, needs this module too
 
 KINDS = {
     "local": "petctl.clusters.local.cluster",

@@ -35,7 +35,7 @@ def check_keys(path: Path, said: Mapping[Any, Any], users_own: bool) -> None:
 
 def kubernetes_keys() -> tuple[str, ...]:
     """The settings of a Kubernetes cluster: its own, and what may be said of pods."""
-    from petctl.job.pods import PodOptions
+    from petctl.job.spec.pods import PodOptions
 
     return (*KUBERNETES, *PodOptions.__struct_fields__)
 
@@ -58,7 +58,7 @@ def _mappings(section: object) -> Iterator[tuple[str, Mapping[Any, Any]]]:
 def _unknown(said: Mapping[Any, Any], known: Collection[str], where: str) -> Iterator[str]:
     for name in said:
         if name not in known:
-            from petctl.job.problems import did_you_mean, plain
+            from petctl.job.spec.problems import did_you_mean, plain
 
             near = did_you_mean(str(name), known) or f"; known here: {', '.join(sorted(known))}"
             yield f"{where}{plain(str(name))} is not a known setting{near}"

@@ -1,37 +1,8 @@
-"""What to run: the `Job`, from a file, from the command line or from Python, and back to text.
+"""What a job is.
 
-    job.py       the model; its parts are in command.py, size.py, quantities.py, retries.py, values.py, roles.py,
-                 folders.py, outputs.py, fields.py
-    pods.py      ... and volumes.py: what it says about pods
-    problems.py  everything that is wrong with a job, at once
-    file/        job files in and out, YAML and JSON, with the place of every mistake
+    task.py    a node's share of one, as it travels in the coordinator's welcome; standard library, Python 3.9
+    spec/      the `Job`: what to run, as users say it
+    file/      job files in and out: YAML and JSON, with the place of every mistake
 
-Where a job runs is `petctl.clusters`' business, and what becomes of it `petctl.jobs`'; job files of Batch AI are read
-by `petctl.compat.batchai.jobfile`. Importing this package does not import PyYAML.
+Where a job runs is `petctl.clusters`' business, and what becomes of it `petctl.jobs`'.
 """
-
-from petctl.job.command import Command, JobFile, classify_command
-from petctl.job.file.read import job_from_dict, read_job
-from petctl.job.file.write import job_to_dict, job_to_yaml
-from petctl.job.job import IN_PLACE, Job, Rendezvous
-from petctl.job.quantities import format_bytes, format_duration, parse_bytes, parse_duration
-from petctl.job.size import Size, parse_size
-
-__all__ = [
-    "IN_PLACE",
-    "Command",
-    "Job",
-    "JobFile",
-    "Rendezvous",
-    "Size",
-    "classify_command",
-    "format_bytes",
-    "format_duration",
-    "job_from_dict",
-    "job_to_dict",
-    "job_to_yaml",
-    "parse_bytes",
-    "parse_duration",
-    "parse_size",
-    "read_job",
-]

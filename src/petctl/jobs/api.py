@@ -26,7 +26,7 @@ from petctl.clusters.patience import AWAY, Patience
 from petctl.config.settings import resource_settings
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.home import petctl_home
-from petctl.job import IN_PLACE, Job, job_from_dict
+from petctl.job.spec import IN_PLACE, Job, job_from_dict
 from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
@@ -224,7 +224,7 @@ def _in_its_images_directory(record: Mapping[str, Any]) -> bool:
 
 def _left_checkpoints(before: JobHandle, record: Mapping[str, Any]) -> dict[str, str]:
     """The variable that names them, of a job that writes no more of them."""
-    from petctl.agent.task import CHECKPOINTS
+    from petctl.job.task import CHECKPOINTS
 
     if not before.status().final:
         raise UsageError(f"{before.id} has not ended and may write checkpoints; first: petctl cancel {before.id}")

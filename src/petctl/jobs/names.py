@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from petctl.errors import NotFound, UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 
 ALPHABET = "23456789abcdefghjkmnpqrstuvwxyz"  # without 0 o 1 i l
 TAIL = 4

@@ -22,13 +22,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.agent.data.code import Bounds
-from petctl.agent.task import MODULE, SCRIPT
 from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.snapshot import LIMIT, Snapshot, take
 from petctl.bundle.sources import Tree, tree_of
 from petctl.config.settings import PROJECT_FILE, nearest, project_root
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
+from petctl.job.task import MODULE, SCRIPT
 from petctl.submission.stores import fetch_from_store
 
 _MARKS = (PROJECT_FILE, ".petctlignore", ".git")  # what lies at the top of a project

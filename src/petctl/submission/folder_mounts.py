@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.task import Folder as NodeFolder
 from petctl.config.settings import project_root, top_setting
 from petctl.errors import NoSuchPlace, UsageError
-from petctl.job import Job, parse_bytes
-from petctl.job.folders import ALL, Folder
+from petctl.job.spec import Job, parse_bytes
+from petctl.job.spec.folders import ALL, Folder
+from petctl.job.task import Folder as NodeFolder
 from petctl.storage.core.grants import Grants
 from petctl.storage.stores.credentials import Surroundings
 from petctl.submission.code import place_in_code

@@ -21,9 +21,9 @@ from pathlib import Path
 from petctl.clusters.base import DEFAULT, KINDS
 from petctl.config.settings import cluster_settings, project_root, sections
 from petctl.errors import SpecError, UsageError
-from petctl.job import Job
-from petctl.job.folders import MODES, Folder, folder_name
-from petctl.job.folders import folders as read_folders
+from petctl.job.spec import Job
+from petctl.job.spec.folders import MODES, Folder, folder_name
+from petctl.job.spec.folders import folders as read_folders
 from petctl.storage.stores.location import Location, parse_location
 
 MARK = "@"

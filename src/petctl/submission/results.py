@@ -25,7 +25,7 @@ from petctl.submission.store_grants import check, grant_of, keys_of, pin
 
 if TYPE_CHECKING:
     from petctl.clusters.base import Output
-    from petctl.job import Job
+    from petctl.job.spec import Job
 
 OUTPUT = "output:"  # what the grant of an output's own place begins with
 KEYS_LIVE = 600.0  # seconds after which keys are looked up again

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Mapping, Optional
 
-from petctl.agent.task import CHECKPOINTS, MODULE, MPI, PLAIN, SCRIPT, Task, Timing
-from petctl.agent.task import Role as AgentRole
 from petctl.errors import UsageError
-from petctl.job import Job
-from petctl.job.retries import retried_causes, retried_codes
+from petctl.job.spec import Job
+from petctl.job.spec.retries import retried_causes, retried_codes
+from petctl.job.task import CHECKPOINTS, MODULE, MPI, PLAIN, SCRIPT, Task, Timing
+from petctl.job.task import Role as AgentRole
 from petctl.rendezvous.core.events import Config
 
 

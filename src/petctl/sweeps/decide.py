@@ -189,6 +189,6 @@ def _below_median(attempt: Attempt, peers: Sequence[tuple[Attempt, Measurement]]
 
 
 def _seconds(text: str) -> float:
-    from petctl.job import parse_duration
+    from petctl.job.spec import parse_duration
 
     return parse_duration(text)

@@ -14,9 +14,9 @@ from typing import Any, Iterator
 import pytest
 
 from petctl.agent.node import runtime_dir
-from petctl.agent.task import Task, Timing, encode_task
 from petctl.agent.workers import processes
 from petctl.clusters.agent_archive import build_agent
+from petctl.job.task import Task, Timing, encode_task
 from petctl.rendezvous.core.events import Config, End, Expect, Scale
 from petctl.rendezvous.core.machine import Coordinator
 from petctl.rendezvous.core.messages import CANCELLED, Outcome

@@ -12,8 +12,8 @@ from typing import Any, Iterator
 
 import pytest
 
-from petctl.agent.task import Timing
 from petctl.agent.workers import processes
+from petctl.job.task import Timing
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, SUCCEEDED, Outcome, encode
 from petctl.rendezvous.net.join_file import read_join_file, write_join_file
 from tests.integration.agent.conftest import Bench, alive

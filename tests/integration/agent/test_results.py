@@ -14,7 +14,7 @@ import pytest
 from petctl.agent.data import results
 from petctl.agent.data.results import Results, interval
 from petctl.agent.node.draining import NOTE, Drain
-from petctl.agent.task import Task
+from petctl.job.task import Task
 from petctl.rendezvous.core.messages import FAILED, IDLE, Header, Report, decode_report
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.files import direct

@@ -17,10 +17,10 @@ import pytest
 
 from petctl.agent.logs.stream import parse_tagged
 from petctl.agent.node import runtime_dir
-from petctl.agent.task import Task, Timing, encode_task
 from petctl.agent.workers import processes
 from petctl.clusters.certificate import make_certificate
 from petctl.errors import Unreachable
+from petctl.job.task import Task, Timing, encode_task
 from petctl.rendezvous.core.events import Config
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file, write_join_file

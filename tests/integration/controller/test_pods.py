@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.task import Code
 from petctl.bundle.snapshot import take
 from petctl.errors import PetctlError
+from petctl.job.task import Code
 from petctl.jobs.status import status_from
 from tests.integration.agent.conftest import INTERPRETERS
 from tests.integration.controller.conftest import LEAVE_CODE, PodBench

@@ -9,7 +9,7 @@ from typing import Any
 import petctl
 from petctl.clusters.local.processes import node_processes
 from petctl.elastic.checkpoints import saved
-from petctl.job import IN_PLACE
+from petctl.job.spec import IN_PLACE
 from petctl.jobs import JobHandle, submit
 from tests.integration.local.conftest import Stage, guardian
 from tests.integration.waiting import DEADLINE, until

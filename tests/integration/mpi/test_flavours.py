@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import petctl
-from petctl.job import IN_PLACE
+from petctl.job.spec import IN_PLACE
 from petctl.jobs import JobHandle, submit
 from tests.integration.conftest import ROOT
 from tests.integration.local.conftest import Stage, job_path

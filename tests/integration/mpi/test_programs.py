@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import petctl
-from petctl.job import IN_PLACE
+from petctl.job.spec import IN_PLACE
 from petctl.jobs import JobHandle, submit
 from tests.integration.elastic.harness import IMPORTS
 from tests.integration.local.conftest import Stage, job_path

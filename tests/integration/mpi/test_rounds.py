@@ -12,7 +12,7 @@ import pytest
 
 import petctl
 from petctl.agent.workers import processes
-from petctl.job import IN_PLACE
+from petctl.job.spec import IN_PLACE
 from petctl.jobs import JobHandle, submit
 from tests.integration.local.conftest import Stage, children, exists, guardian, job_path, supervisor_pid
 from tests.integration.mpi.conftest import PATIENCE

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import petctl
-from petctl.job import IN_PLACE
+from petctl.job.spec import IN_PLACE
 from petctl.jobs import submit
 from tests.integration.local.conftest import Stage
 from tests.integration.mpi.conftest import PATIENCE

@@ -13,8 +13,8 @@ from petctl.compat.act.compile import RunRequest, command_of, held_of, job_of, k
 from petctl.compat.act.config.accounts import Account, Hidden
 from petctl.compat.act.config.config import BlobFolder, Config
 from petctl.errors import UsageError
-from petctl.job import Job, job_from_dict, job_to_dict
-from petctl.job.folders import Folder
+from petctl.job.spec import Job, job_from_dict, job_to_dict
+from petctl.job.spec.folders import Folder
 
 PYTHON = ["python", "train.py", "--data", "voc20"]
 

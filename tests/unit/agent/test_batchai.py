@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from petctl.agent.launchers.batchai import Site, directories, expand, variables
-from petctl.agent.task import Task
 from petctl.agent.workers.spawn import Launch
 from petctl.errors import PetctlError
+from petctl.job.task import Task
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 

@@ -244,7 +244,7 @@ def test_the_id_of_a_snapshot_is_checked_before_it_becomes_a_path(tmp_path: Path
     import asyncio
 
     from petctl.agent.data.code_source import CodeSource
-    from petctl.agent.task import Code
+    from petctl.job.task import Code
     from petctl.rendezvous.net.join_file import JoinFile
 
     async def outcome() -> tuple[str, str]:
@@ -262,7 +262,7 @@ def test_an_archive_that_is_larger_than_its_snapshot_can_be_is_not_fetched(tmp_p
     import asyncio
 
     from petctl.agent.data.code_source import STORED, CodeSource, serve
-    from petctl.agent.task import Code
+    from petctl.job.task import Code
     from petctl.rendezvous.net.join_file import JoinFile
     from petctl.storage.core.files import Depot
     from petctl.storage.core.grants import Grant, Grants

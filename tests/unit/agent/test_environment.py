@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import RoundContext, node_environment, worker_environment
+from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Place
 
 PLACE = Place(rank=1, nodes=3, first_rank=2, world_size=6, master_addr="10.0.0.1", master_port=4711)

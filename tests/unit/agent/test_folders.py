@@ -18,8 +18,8 @@ from petctl.agent.data.folder_copy import Copy, Index, Known
 from petctl.agent.data.folder_fetch import Fetch
 from petctl.agent.data.folder_send import Sender
 from petctl.agent.data.folders import arrange, bring, complaint, links, senders_of
-from petctl.agent.task import Folder
 from petctl.errors import NoRoom, NoSuchPlace, PetctlError, StoreUnreachable
+from petctl.job.task import Folder
 from petctl.storage.core.files import PART_SUFFIX, Depot, Entry, direct
 from petctl.storage.core.grants import Grant, Grants
 from petctl.storage.core.parallel import together

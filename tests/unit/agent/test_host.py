@@ -10,8 +10,8 @@ import pytest
 from petctl.agent.node.host import Devices, choose_log_dir, own_address
 from petctl.agent.node.node_assets import Belongings
 from petctl.agent.node.options import Options
-from petctl.agent.task import Task
 from petctl.errors import PetctlError
+from petctl.job.task import Task
 from petctl.rendezvous.net.join_file import JoinFile
 
 

@@ -20,10 +20,10 @@ from petctl.agent.launchers.launchers import (
     torchrun_command,
 )
 from petctl.agent.node.host import Devices, count_processes
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import ROUND_NAMES, RoundContext
 from petctl.agent.workers.snapshot_command import interpreter_words
 from petctl.errors import UsageError
+from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Place
 
 launches = Launcher().plan

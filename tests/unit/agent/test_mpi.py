@@ -12,9 +12,9 @@ from petctl.agent.launchers import mpi
 from petctl.agent.launchers.mpi_round import MpiRound
 from petctl.agent.launchers.mpirun_errors import read_words
 from petctl.agent.node import runtime_dir
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import RoundContext
 from petctl.errors import UsageError
+from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Place
 
 OFFERS = (mpi.offer("10.0.0.1", 2, "a"), mpi.offer("10.0.0.2", 4, "b"), mpi.offer("10.0.0.2", 1, "c"))

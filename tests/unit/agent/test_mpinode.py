@@ -13,10 +13,10 @@ import pytest
 from petctl.agent.launchers import mpi, mpi_node
 from petctl.agent.launchers.mpi_node import MpiNode
 from petctl.agent.node import runtime_dir
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import RoundContext
 from petctl.agent.workers.workers import Launch, Worker
 from petctl.errors import UsageError
+from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Failure, Place
 
 OFFERS = (mpi.offer("127.0.0.1", 1, "a"), mpi.offer("127.0.0.1", 2, "b"))

@@ -11,9 +11,9 @@ import pytest
 from petctl.agent.launchers.launchers import why_not_started
 from petctl.agent.launchers.plain import PlainTasks
 from petctl.agent.launchers.roles import assignments, most_tasks, offer, task_names
-from petctl.agent.task import Role, Task, decode_task, encode_task
 from petctl.agent.workers.environment import RoundContext
 from petctl.errors import UsageError
+from petctl.job.task import Role, Task, decode_task, encode_task
 from petctl.rendezvous.core.decide import places_for
 from petctl.rendezvous.core.messages import Header, Place, Report
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from petctl.agent.logs.log_files import LogName
 from petctl.agent.node.rounds import Rounds
-from petctl.agent.task import Task
 from petctl.agent.warm.prestart import pretended_place
 from petctl.agent.workers.environment import RoundContext
 from petctl.agent.workers.workers import Launch, Worker
+from petctl.job.task import Task
 from petctl.rendezvous.core import member as mb
 from petctl.rendezvous.core.messages import Place
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.task import MODULE, MPI, PROGRAM, SCRIPT, SHELL, TORCHRUN, Code, Task
 from petctl.agent.warm import startup
 from petctl.agent.workers.snapshot_command import command_of, named_by_user, with_snapshot_paths
+from petctl.job.task import MODULE, MPI, PROGRAM, SCRIPT, SHELL, TORCHRUN, Code, Task
 from petctl.rendezvous.core.messages import Failure
 
 

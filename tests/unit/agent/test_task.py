@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.task import Task, decode_task, encode_task
 from petctl.errors import ProtocolError
+from petctl.job.task import Task, decode_task, encode_task
 
 
 def task(**fields: Any) -> dict[str, Any]:

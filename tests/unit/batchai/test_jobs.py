@@ -20,7 +20,7 @@ from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
 from petctl.compat.batchai.service.resources import create_experiment, create_group, create_workspace, trail_of
 from petctl.errors import PetctlError, UsageError
 from petctl.files import take_lock
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.jobs.status import FINAL, ErrorStatus, SizeStatus, Status
 
 JOB = Address("g", "w", "e", "j")

@@ -64,7 +64,7 @@ def test_first_help_imports_next_to_nothing() -> None:
 def test_help_of_a_verb_imports_nothing_that_works(verb: str) -> None:
     modules = modules_after(verb, "--help")
     assert not modules & {
-        "petctl.job",
+        "petctl.job.spec",
         "petctl.jobs",
         "petctl.clusters",
         "rich",

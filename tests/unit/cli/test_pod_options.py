@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job.volumes import Volume
+from petctl.job.spec.volumes import Volume
 from tests.unit.cli.test_words import job_of
 
 ALL = ("--cpu", "4", "--memory", "16GiB", "--shm-size", "8Gi", "--volume", "data:/data:ro", "--volume", "out:/out")

@@ -13,8 +13,8 @@ from petctl.cli.job_options import build_job, split_code
 from petctl.cli.jobs.forward import parse_ports
 from petctl.cli.jobs.run import command as run
 from petctl.errors import UsageError
-from petctl.job import Job
-from petctl.job.folders import Folder
+from petctl.job.spec import Job
+from petctl.job.spec.folders import Folder
 
 
 def job_of(*words: str) -> Job:

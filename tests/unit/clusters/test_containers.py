@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from petctl.agent.node.native import words_of
-from petctl.agent.task import decode_task
 from petctl.clusters.local.build_record import make_plan
 from petctl.clusters.local.commands import node_argv
 from petctl.clusters.local.containers.engines import Engine, engine_options, find_engine, last_words
@@ -25,6 +24,7 @@ from petctl.clusters.local.gpus import device_words, inside_container
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import UsageError
 from petctl.job import Job
+from petctl.job.task import decode_task
 
 PODMAN = """case "$1" in --version) echo podman version 4.3.1;; info) echo false;; esac"""
 DOCKER = """case "$1" in --version) echo Docker version 28.2.2;; info) echo '["name=seccomp"]';; esac"""

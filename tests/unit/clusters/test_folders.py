@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from petctl.agent.task import decode_task
 from petctl.clusters.local.build_record import make_plan
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.config.settings import project_root
 from petctl.errors import StoreUnreachable, UsageError
-from petctl.job import Job, job_from_dict
+from petctl.job.spec import Job, job_from_dict
+from petctl.job.task import decode_task
 from petctl.submission import folder_mounts
 from petctl.submission.folders import find, folder_map, inside_project, look_up
 

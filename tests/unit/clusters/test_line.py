@@ -27,7 +27,7 @@ from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN, Cla
 from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import take_lock
-from petctl.job import Job
+from petctl.job.spec import Job
 
 
 class Scene:

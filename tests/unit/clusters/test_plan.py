@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.task import decode_task
 from petctl.clusters.base import find_cluster
 from petctl.clusters.local.addresses import advertised_address, check_listen
 from petctl.clusters.local.build_record import make_plan
@@ -18,7 +17,8 @@ from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.secrets import list_secrets, remove_secret, secret_values, set_secret
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
+from petctl.job.task import decode_task
 from petctl.submission.task import command_line, interpreter
 
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
-from petctl.job import Command, JobFile, classify_command
+from petctl.job.spec import Command, JobFile, classify_command
 
 
 @pytest.mark.parametrize(

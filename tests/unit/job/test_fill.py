@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job import Job, Size, read_job
+from petctl.job.spec import Job, Size, read_job
 
 
 @pytest.fixture(autouse=True)

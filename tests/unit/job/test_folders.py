@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job import Job, job_from_dict, job_to_dict, read_job
-from petctl.job.folders import Folder, parse_folder_option
+from petctl.job.spec import Job, job_from_dict, job_to_dict, read_job
+from petctl.job.spec.folders import Folder, parse_folder_option
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 import petctl
 from petctl.errors import SpecError
-from petctl.job import Command, Job, Rendezvous, Size
+from petctl.job.spec import Command, Job, Rendezvous, Size
 
 
 def test_defaults() -> None:
@@ -175,8 +175,8 @@ def test_long_values_are_shortened_in_errors() -> None:
 
 
 def test_importing_the_model_does_not_import_what_only_reading_needs() -> None:
-    code = "import sys, petctl.job; print(*sorted(sys.modules))"
+    code = "import sys, petctl.job.spec; print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     modules = set(done.stdout.split())
-    assert "petctl.job.job" in modules
+    assert "petctl.job.spec.job" in modules
     assert not modules & {"yaml", "difflib", "json", "click", "rich", "cryptography", "asyncio", "petctl.agent"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.submission.task import config_of, task_of
 
 

@@ -10,8 +10,8 @@ from petctl.agent.workers.environment import output_variable
 from petctl.cli.job_options import build_job
 from petctl.cli.jobs.run import command as run
 from petctl.errors import SpecError, UsageError
-from petctl.job import Job, job_from_dict, job_to_dict
-from petctl.job.outputs import variable_of
+from petctl.job.spec import Job, job_from_dict, job_to_dict
+from petctl.job.spec.outputs import variable_of
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from petctl.errors import SpecError
-from petctl.job import Job, job_from_dict, job_to_dict, job_to_yaml, read_job
-from petctl.job.pods import PodOptions
-from petctl.job.volumes import Volume, parse_volume_option
+from petctl.job.spec import Job, job_from_dict, job_to_dict, job_to_yaml, read_job
+from petctl.job.spec.pods import PodOptions
+from petctl.job.spec.volumes import Volume, parse_volume_option
 
 PAGE = (Path(__file__).parents[3] / "docs" / "kubernetes.md").read_text()
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)

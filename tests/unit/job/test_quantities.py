@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
-from petctl.job import format_bytes, format_duration, parse_bytes, parse_duration
+from petctl.job.spec import format_bytes, format_duration, parse_bytes, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job import Job, job_from_dict, job_to_dict
-from petctl.job.retries import retried_causes, retried_codes, retry_on
+from petctl.job.spec import Job, job_from_dict, job_to_dict
+from petctl.job.spec.retries import retried_causes, retried_codes, retry_on
 from petctl.submission.task import config_of
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from petctl.errors import SpecError, UsageError
-from petctl.job import Job, job_to_dict, job_to_yaml, read_job
 from petctl.job.file.read import job_from_dict
-from petctl.job.problems import FieldError
-from petctl.job.roles import Role, parse_role_option, roles
+from petctl.job.spec import Job, job_to_dict, job_to_yaml, read_job
+from petctl.job.spec.problems import FieldError
+from petctl.job.spec.roles import Role, parse_role_option, roles
 
 
 def job(*given: object, **fields: Any) -> Job:

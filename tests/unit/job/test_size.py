@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
-from petctl.job import Size, parse_size
+from petctl.job.spec import Size, parse_size
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from petctl.errors import NotFound, UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.jobs.names import ALPHABET, checked_id, find_id, name_of, new_id
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from petctl.clusters.kubernetes.build_record import make_plan
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.jobs import api
 
 VARIABLE = "PETCTL_CHECKPOINT_DIR"

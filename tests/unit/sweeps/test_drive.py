@@ -17,7 +17,7 @@ from petctl.clusters.patience import AWAY
 from petctl.controller.status.records import first_status
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
 from petctl.files import take_lock
-from petctl.job import Job, job_to_dict
+from petctl.job.spec import Job, job_to_dict
 from petctl.jobs import submit
 from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin

@@ -12,7 +12,7 @@ from petctl.cli.job_options import CONTEXT, job_options
 from petctl.cli.sweeps.points import jobs_of, points_of, takes_names
 from petctl.cli.sweeps.sweep import command
 from petctl.errors import NotFound, SpecError, UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 
 
 @click.command(context_settings=CONTEXT)

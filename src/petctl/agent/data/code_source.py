@@ -18,8 +18,8 @@ import time
 from typing import TYPE_CHECKING, BinaryIO, Callable, Dict, Mapping, Optional
 
 from petctl.agent.data.code import BadCode, Bounds, provide
-from petctl.agent.task import Code
 from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, Unreachable
+from petctl.job.task import Code
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile
 

@@ -23,8 +23,8 @@ from petctl.agent.data.folder_copy import Copy
 from petctl.agent.data.folder_fetch import Fetch
 from petctl.agent.data.folder_send import Sender
 from petctl.agent.data.results import interval
-from petctl.agent.task import Folder, Task
 from petctl.errors import GivenUp, PetctlError
+from petctl.job.task import Folder, Task
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.files import Ask, CoordinatorLine, Depot
 

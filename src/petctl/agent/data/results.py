@@ -14,9 +14,9 @@ import threading
 from typing import Callable, Iterator, Mapping, Optional
 
 from petctl.agent.data.uploader import Outbox, lock_path
-from petctl.agent.task import Task
 from petctl.errors import GivenUp, PetctlError
 from petctl.files import hold, open_lock
+from petctl.job.task import Task
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.files import CoordinatorLine, Depot
 

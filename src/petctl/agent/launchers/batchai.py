@@ -22,9 +22,9 @@ import tempfile
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from petctl.agent.logs.batchai_output import StdOutErr
-from petctl.agent.task import Task
 from petctl.agent.workers.spawn import Launch
 from petctl.errors import PetctlError
+from petctl.job.task import Task
 
 CLUSTER_MOUNTS = "PETCTL_CLUSTER_MOUNTS"  # where a cluster that has mounts of its own keeps them
 HOST_FILE = "AZ_BATCHAI_MPI_HOST_FILE"  # the mpi launcher makes one itself

@@ -20,12 +20,12 @@ from petctl.agent.health.progress import VARIABLE
 from petctl.agent.logs.log_files import error_file, log_file
 from petctl.agent.node import requirements, setup_step
 from petctl.agent.node.orphans import PREPARE_STEP, STEP
-from petctl.agent.task import ELASTIC, MODULE, MPI, PLAIN, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.agent.warm import startup
 from petctl.agent.workers.environment import RoundContext, node_environment, worker_environment
 from petctl.agent.workers.snapshot_command import command_of, interpreter_words, with_snapshot_paths
 from petctl.agent.workers.workers import Launch, Worker, Workers
 from petctl.errors import UsageError
+from petctl.job.task import ELASTIC, MODULE, MPI, PLAIN, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.rendezvous.core.messages import Failure
 
 _COMES_AGAIN = {

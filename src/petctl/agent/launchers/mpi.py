@@ -18,8 +18,8 @@ import re
 import shutil
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from petctl.agent.task import Task
 from petctl.errors import UsageError
+from petctl.job.task import Task
 from petctl.rendezvous.core.decide import share
 from petctl.rendezvous.core.messages import Place
 

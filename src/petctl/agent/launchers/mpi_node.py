@@ -22,10 +22,10 @@ from petctl.agent.launchers.launchers import Launcher, comes_again, why_not_star
 from petctl.agent.launchers.mpi_round import MpiRound
 from petctl.agent.launchers.mpirun_errors import read_words
 from petctl.agent.logs.log_files import log_file, read_end
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import RoundContext
 from petctl.agent.workers.workers import Launch, Worker, Workers
 from petctl.errors import PetctlError, UsageError
+from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Failure
 
 _REPEAT = 1.0  # seconds until a letter that nobody has answered is sent again

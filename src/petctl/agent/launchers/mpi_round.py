@@ -19,11 +19,11 @@ from petctl.agent.launchers.launchers import command, look_for
 from petctl.agent.launchers.mpi_rank import RankScript
 from petctl.agent.logs.log_files import error_file, log_file, round_directory
 from petctl.agent.node import runtime_dir
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import RoundContext, worker_environment
 from petctl.agent.workers.snapshot_command import command_of, with_snapshot_paths
 from petctl.agent.workers.spawn import Launch
 from petctl.errors import UsageError
+from petctl.job.task import Task
 
 _RANKS_OWN = ("RANK", "LOCAL_RANK", "ROLE_RANK", "TORCHELASTIC_ERROR_FILE", "PETCTL_WORKER_KEY")
 _SHARED_MEMORY = ("btl_vader", "btl_sm", "osc_sm", "osc_rdma")  # what of Open MPI puts files there

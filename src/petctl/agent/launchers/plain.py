@@ -11,9 +11,9 @@ from typing import List, Mapping
 from petctl.agent.launchers import roles
 from petctl.agent.launchers.launchers import Launcher, worker_launch
 from petctl.agent.launchers.port_reservation import TaskPorts
-from petctl.agent.task import Task
 from petctl.agent.workers.environment import RoundContext
 from petctl.agent.workers.workers import Launch
+from petctl.job.task import Task
 
 
 class PlainTasks(Launcher):

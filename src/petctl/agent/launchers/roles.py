@@ -16,9 +16,9 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Dict, List, Protocol, Sequence, Tuple, TypeVar
 
-from petctl.agent.task import SHELL, Role, Task
 from petctl.agent.workers.environment import RoundContext
 from petctl.errors import UsageError
+from petctl.job.task import SHELL, Role, Task
 from petctl.rendezvous.core.decide import share
 from petctl.rendezvous.core.messages import Place
 

@@ -29,7 +29,6 @@ from petctl.agent.node.host import Devices, choose_log_dir, count_processes, mak
 from petctl.agent.node.node_assets import Belongings
 from petctl.agent.node.options import Options
 from petctl.agent.node.rounds import Rounds
-from petctl.agent.task import Task, decode_task
 from petctl.agent.warm.prestart import pretended_place
 from petctl.agent.warm.warm import WarmStart
 from petctl.agent.workers.channel import Channel
@@ -37,6 +36,7 @@ from petctl.agent.workers.environment import RoundContext
 from petctl.agent.workers.stopping import PARK_TIMEOUT
 from petctl.agent.workers.workers import Workers
 from petctl.errors import InternalError, Unreachable, UsageError
+from petctl.job.task import Task, decode_task
 from petctl.rendezvous.core import member as mb
 from petctl.rendezvous.core.messages import CLOSE, UNSAVED, Order, Outcome, Report, decode_order, encode
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file

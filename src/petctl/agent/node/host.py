@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Callable, Mapping, Optional
 
 from petctl.agent.node.options import Options
-from petctl.agent.task import Task
 from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.files import make_private_directory
+from petctl.job.task import Task
 from petctl.rendezvous.net.join_file import JoinFile
 
 

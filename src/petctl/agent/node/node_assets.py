@@ -20,8 +20,8 @@ from petctl.agent.data.code_source import CodeSource
 from petctl.agent.data.new_files import PLACE, keep_new_files, unsaved_files
 from petctl.agent.node.host import Devices, make_checkpoints, state_directory
 from petctl.agent.node.options import Options
-from petctl.agent.task import Task
 from petctl.agent.workers.spawn import Launch
+from petctl.job.task import Task
 from petctl.rendezvous.net.join_file import JoinFile
 
 if TYPE_CHECKING:

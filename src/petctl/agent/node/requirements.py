@@ -16,9 +16,9 @@ import time
 from hashlib import sha256
 from typing import Mapping, Tuple
 
-from petctl.agent.task import Task
 from petctl.errors import PetctlError
 from petctl.files import locked
+from petctl.job.task import Task
 
 MARK = "petctl-complete"
 _KEPT = 30 * 86400.0  # seconds that an environment is kept after its last use

@@ -25,7 +25,6 @@ from petctl.agent.logs.log_cap import LogCap
 from petctl.agent.logs.log_files import LogName, is_full
 from petctl.agent.node.guardian import Lifeline
 from petctl.agent.node.node_assets import Belongings
-from petctl.agent.task import Task
 from petctl.agent.warm.prestart import EarlyStart
 from petctl.agent.warm.warm import WarmStart
 from petctl.agent.workers.channel import Channel
@@ -33,6 +32,7 @@ from petctl.agent.workers.environment import RoundContext
 from petctl.agent.workers.snapshot_command import named_by_user
 from petctl.agent.workers.workers import Launch, Worker, Workers
 from petctl.errors import PetctlError, UsageError
+from petctl.job.task import Task
 from petctl.rendezvous.core import member as mb
 from petctl.rendezvous.core.messages import Failure, Progress
 

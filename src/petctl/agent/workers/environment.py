@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import Dict, Mapping, Optional
 
-from petctl.agent.task import CHECKPOINTS, MPI, Task
 from petctl.agent.workers.processes import NODE_KEY
+from petctl.job.task import CHECKPOINTS, MPI, Task
 from petctl.rendezvous.core.heartbeat import lost_after
 from petctl.rendezvous.core.messages import Place
 

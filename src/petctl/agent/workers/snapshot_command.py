@@ -17,8 +17,8 @@ import re
 import shlex
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence
 
-from petctl.agent.task import MODULE, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.agent.warm import startup
+from petctl.job.task import MODULE, PROGRAM, SCRIPT, SHELL, TORCHRUN, Task
 from petctl.rendezvous.core.messages import Failure
 
 _OPTION = re.compile(r"-([bBdOPqRsux]+|[XW].+)\Z")

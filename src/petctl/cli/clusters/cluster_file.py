@@ -52,8 +52,8 @@ def seconds(words: str | None) -> float | None:
     """An idle time in the user's words."""
     if words is None:
         return None
-    from petctl.job.problems import FieldError
-    from petctl.job.quantities import parse_duration
+    from petctl.job.spec.problems import FieldError
+    from petctl.job.spec.quantities import parse_duration
 
     try:
         return parse_duration(words)

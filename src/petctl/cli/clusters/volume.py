@@ -31,8 +31,8 @@ def command(name: str, kind: str, where: str, size: str, namespace: str, secret:
     They belong to the whole cluster, so an administrator applies them, once. From then on jobs can claim it.
     """
     from petctl.clusters.kubernetes.admin_volumes import volume_objects
-    from petctl.job.problems import FieldError
-    from petctl.job.volumes import byte_quantity
+    from petctl.job.spec.problems import FieldError
+    from petctl.job.spec.volumes import byte_quantity
     from petctl.submission.render import as_text
 
     try:

@@ -80,7 +80,7 @@ def du(locations: tuple[str, ...], output: str) -> None:
 @output_option()
 def url(location: str, expires: str, output: str) -> None:
     """Print a link with which anybody can read one file, until it expires."""
-    from petctl.job.quantities import parse_duration
+    from petctl.job.spec.quantities import parse_duration
     from petctl.storage.stores.bucket import Bucket
 
     try:

@@ -107,7 +107,7 @@ def get(job: str, output_id: str, path: str, to: str | None, output: str) -> Non
 @output_option()
 def url(job: str, output_id: str, path: str, expires: str, output: str) -> None:
     """Print a link with which anybody can read one file of an output, until it expires."""
-    from petctl.job.quantities import parse_duration
+    from petctl.job.spec.quantities import parse_duration
     from petctl.storage.stores.bucket import Bucket
 
     try:

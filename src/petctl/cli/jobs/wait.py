@@ -57,6 +57,6 @@ def command(jobs: tuple[str, ...], timeout: str | None, output: str) -> int:
 def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
-    from petctl.job import parse_duration
+    from petctl.job.spec import parse_duration
 
     return parse_duration(text)

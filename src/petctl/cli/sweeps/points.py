@@ -16,8 +16,8 @@ from petctl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
     from petctl.cli.job_file import Prepared
-    from petctl.job import Job
     from petctl.job.file.document import Builder, Document
+    from petctl.job.spec import Job
     from petctl.sweeps.space import Point
 
 _SHELL = ("shell", "prepare")  # there, ${OTHER} is the shell's own
@@ -104,7 +104,7 @@ def _filled(texts: Mapping[str, Any], point: Point) -> dict[str, Any]:
 def _refuse_unknown(texts: Mapping[str, Any], point: Point) -> None:
     """A ${NAME} that no parameter fills is a slip of the pen that would cost every job."""
     from petctl.job.file.fill import names_in
-    from petctl.job.problems import did_you_mean
+    from petctl.job.spec.problems import did_you_mean
 
     strict = {name: list(value) if isinstance(value, tuple) else value for name, value in texts.items()}
     for name in _SHELL:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Sequence
 
 if TYPE_CHECKING:
-    from petctl.job.roles import Role
+    from petctl.job.spec.roles import Role
     from petctl.jobs import Status
     from petctl.jobs.status import ProgressStatus, RoleStatus
 

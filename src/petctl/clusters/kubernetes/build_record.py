@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.task import CHECKPOINTS, Code, encode_task
 from petctl.clusters.agent_archive import small_agent_bytes
 from petctl.clusters.kubernetes.elastic_jobs import elastic_job
 from petctl.clusters.kubernetes.pods import pod_options
@@ -31,9 +30,10 @@ from petctl.clusters.kubernetes.pods.manifests import (
 from petctl.clusters.kubernetes.summaries import about
 from petctl.config.keys import kubernetes_keys
 from petctl.errors import UsageError
-from petctl.job import IN_PLACE, Job, Rendezvous, job_to_dict
-from petctl.job.folders import NONE
-from petctl.job.pods import PodOptions
+from petctl.job.spec import IN_PLACE, Job, Rendezvous, job_to_dict
+from petctl.job.spec.folders import NONE
+from petctl.job.spec.pods import PodOptions
+from petctl.job.task import CHECKPOINTS, Code, encode_task
 from petctl.submission import code_store
 from petctl.submission.batchai import pin_containers, refuse_mounts_of_this_machine
 from petctl.submission.folder_mounts import cache_limit, folder_grants, node_folders, pin_folders

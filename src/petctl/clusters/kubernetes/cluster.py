@@ -31,7 +31,7 @@ from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.patience import Patience
 from petctl.errors import NotFound, Unreachable, UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable
 from petctl.kube.kubeconfig import find_access

@@ -11,13 +11,13 @@ import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from petctl.agent.task import MODULE, SCRIPT
 from petctl.clusters.kubernetes.names import CONTAINER, ID, labels, object_name
 from petctl.clusters.kubernetes.pods.manifests import PodSettings
 from petctl.clusters.kubernetes.pods.template_merge import patched
+from petctl.job.task import MODULE, SCRIPT
 
 if TYPE_CHECKING:  # operators read these too, and have the standard library only
-    from petctl.job import Job
+    from petctl.job.spec import Job
 
 GROUP, VERSION, KIND = "petctl.dev", "v1", "ElasticJob"
 API_VERSION = f"{GROUP}/{VERSION}"

@@ -16,7 +16,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.agent.task import CHECKPOINTS, Code, Task, encode_task
 from petctl.agent.workers.snapshot_command import copy_reason
 from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.commands import node_argv, supervisor_argv
@@ -26,7 +25,8 @@ from petctl.clusters.local.pools.spec import check_size, read_spec, shared_place
 from petctl.clusters.local.queue.slots import default_slots
 from petctl.config.settings import positive_setting, project_root, top_setting
 from petctl.errors import UsageError
-from petctl.job import IN_PLACE, Job, job_to_dict
+from petctl.job.spec import IN_PLACE, Job, job_to_dict
+from petctl.job.task import CHECKPOINTS, Code, Task, encode_task
 from petctl.submission.folders import folder_names
 from petctl.submission.task import (
     check_command,

@@ -16,7 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from petctl.agent.task import CHECKPOINTS
 from petctl.clusters.base import InUse, Listed, LogFilter, LogLine, Output
 from petctl.clusters.local import readers
 from petctl.clusters.local import secrets as secret_file
@@ -31,7 +30,8 @@ from petctl.clusters.local.submit import accept
 from petctl.clusters.local.upkeep import attend, finish
 from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
-from petctl.job import Job
+from petctl.job.spec import Job
+from petctl.job.task import CHECKPOINTS
 from petctl.rendezvous.net.join_file import read_join_file, write_join_file
 from petctl.text import counted
 

@@ -27,7 +27,7 @@ from petctl.compat.act.published import publish
 from petctl.compat.act.runs import to_stderr
 from petctl.errors import PetctlError, UsageError
 from petctl.home import petctl_home
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.jobs import JobHandle, submit
 from petctl.submission.code import code_record
 

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 from petctl.clusters.base import DEFAULT
 from petctl.compat.act.config.config import Config, kind_of
 from petctl.errors import UsageError
-from petctl.job import Job
-from petctl.job.folders import ALL, Folder
+from petctl.job.spec import Job
+from petctl.job.spec.folders import ALL, Folder
 
 LABEL, GPUS = "act", "act-gpus"
 REQUIREMENTS, COMPILE = "requirements.txt", "compile.aml.sh"

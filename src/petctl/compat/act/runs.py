@@ -41,8 +41,8 @@ from petctl.compat.act.pins import COMPILE, Pin, changed, last_pin, pin, some
 from petctl.compat.act.published import pin_published
 from petctl.errors import InternalError
 from petctl.home import petctl_home
-from petctl.job import Job
-from petctl.job.folders import Folder
+from petctl.job.spec import Job
+from petctl.job.spec.folders import Folder
 from petctl.jobs import api
 from petctl.jobs.api import JobHandle
 from petctl.jobs.names import LONGEST_ID, Called

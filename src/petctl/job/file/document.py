@@ -13,7 +13,7 @@ import re
 from typing import NamedTuple, NoReturn, Union
 
 from petctl.errors import SpecError
-from petctl.job.problems import Path, shown
+from petctl.job.spec.problems import Path, shown
 
 Value = Union[None, str, "list[Value]", "dict[str, Value]"]
 

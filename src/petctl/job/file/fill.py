@@ -18,7 +18,7 @@ import shlex
 from collections.abc import Mapping
 
 from petctl.job.file.document import Value
-from petctl.job.problems import Path, Problem, did_you_mean, plain
+from petctl.job.spec.problems import Path, Problem, did_you_mean, plain
 
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

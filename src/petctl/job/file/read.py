@@ -12,11 +12,11 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from petctl.errors import SpecError
-from petctl.job import values
 from petctl.job.file.document import Builder, Document, Mark
 from petctl.job.file.fill import fill
-from petctl.job.job import FIELDS, Job
-from petctl.job.problems import FieldError, Problem, shown, unknown_field
+from petctl.job.spec import values
+from petctl.job.spec.job import FIELDS, Job
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field
 
 LARGEST_FILE = 1 << 20
 
@@ -41,7 +41,7 @@ def document_of(path: str | os.PathLike[str]) -> tuple[Document, Builder]:
     name = os.fspath(path)
     text = _read_text(name)
     builder = Builder(name)
-    # Each reader is imported only when it is needed: PyYAML costs as much as the rest of petctl.job.
+    # Each reader is imported only when it is needed: PyYAML costs as much as the rest of petctl.job.spec.
     if name.lower().endswith(".json"):
         from petctl.job.file.json_text import parse_json as parse
     else:

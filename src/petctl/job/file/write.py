@@ -7,14 +7,14 @@ from typing import Any
 
 import msgspec
 
-from petctl.job.command import Command
-from petctl.job.folders import folders_to_plain
-from petctl.job.job import Job, Rendezvous
-from petctl.job.outputs import outputs_to_plain
-from petctl.job.pods import PodOptions
-from petctl.job.quantities import format_bytes, format_duration
-from petctl.job.roles import roles_to_plain
-from petctl.job.volumes import volumes_to_plain
+from petctl.job.spec.command import Command
+from petctl.job.spec.folders import folders_to_plain
+from petctl.job.spec.job import Job, Rendezvous
+from petctl.job.spec.outputs import outputs_to_plain
+from petctl.job.spec.pods import PodOptions
+from petctl.job.spec.quantities import format_bytes, format_duration
+from petctl.job.spec.roles import roles_to_plain
+from petctl.job.spec.volumes import volumes_to_plain
 
 _OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from petctl.job.file.document import Builder, Document, Mark, Value, unquoted
-from petctl.job.problems import plain, shown
+from petctl.job.spec.problems import plain, shown
 
 _NOTHING = ("", "~", "null", "Null", "NULL")
 _TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")

@@ -12,7 +12,7 @@ import pytest
 
 from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.kube.failures import KubernetesError, NoSuchObject
 
 SPACE = "/namespaces/research"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from petctl.agent.node.options import added_up
-from petctl.agent.task import Timing
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, object_name
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.template_merge import patched
 from petctl.errors import UsageError
+from petctl.job.task import Timing
 
 JOB = "My.Job-2222"
 NAME = object_name(JOB)

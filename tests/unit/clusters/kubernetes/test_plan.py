@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from petctl.agent.task import decode_task
 from petctl.clusters.kubernetes.build_record import make_plan
 from petctl.clusters.kubernetes.pods.manifests import MOST_CODE, PIECE, RECOVERY
 from petctl.compat.batchai.jobfile import Found, JobFile, read_mapping
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
+from petctl.job.task import decode_task
 
 SETTINGS = {"name": "west", "kind": "kubernetes", "image": "example.org/image:1"}
 

@@ -11,8 +11,8 @@ from petctl.clusters.kubernetes.build_record import make_plan
 from petctl.clusters.kubernetes.pods.manifests import PodSettings, node_job
 from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, piece, preparation, queued
 from petctl.errors import UsageError
-from petctl.job import Job
-from petctl.job.pods import PodOptions
+from petctl.job.spec import Job
+from petctl.job.spec.pods import PodOptions
 
 
 def options(**words: Any) -> PodOptions:

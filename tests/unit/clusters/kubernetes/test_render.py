@@ -19,7 +19,7 @@ from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.pods import manifests
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.jobs import render
 from petctl.jobs.registry import Registry
 from petctl.kube.api import Items

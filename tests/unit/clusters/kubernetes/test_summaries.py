@@ -16,7 +16,7 @@ from petctl.clusters.kubernetes.names import ABOUT, COORDINATOR, ID, NODE, label
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
 from petctl.clusters.kubernetes.summaries import LONGEST
 from petctl.errors import NotFound
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.jobs.status import Status, status_from
 from petctl.kube.api import Api, path
 from tests.unit.clusters.kubernetes.servers import Handler, Server, access_to, serving, url_of

@@ -12,7 +12,7 @@ from petctl.clusters.kubernetes.convert.convert import Found
 from petctl.clusters.kubernetes.elastic_jobs import API_VERSION, KIND, RETRYABLE
 from petctl.clusters.kubernetes.names import ID, object_name
 from petctl.errors import UsageError
-from petctl.job import IN_PLACE, Job
+from petctl.job.spec import IN_PLACE, Job
 
 _GPU = "nvidia.com/gpu"
 

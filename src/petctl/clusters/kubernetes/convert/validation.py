@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from petctl.errors import UsageError
-from petctl.job.problems import shown
+from petctl.job.spec.problems import shown
 
 _WORDS = {dict: "a mapping", list: "a list", int: "a whole number"}
 

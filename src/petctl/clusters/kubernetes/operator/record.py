@@ -9,10 +9,10 @@ import dataclasses
 import shlex
 from typing import Any
 
-from petctl.agent.task import CHECKPOINTS, MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob
 from petctl.clusters.kubernetes.pods.manifests import RECOVERY, STATE
 from petctl.errors import UsageError
+from petctl.job.task import CHECKPOINTS, MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
 from petctl.kube.timestamps import seconds
 from petctl.rendezvous.core.events import Config
 

@@ -1,8 +1,8 @@
 """The words of `kubernetes:` in a job file, and the same among a cluster's settings, as a piece of a pod template.
 
 Pure: options in, plain data out; `template_merge.py` merges it into the nodes' template, before the user's own `pod`.
-Which words there are, and what is wrong with them, is known to `petctl.job.pods`. What of it the coordinator's pod has
-too is said in `manifests.py`.
+Which words there are, and what is wrong with them, is known to `petctl.job.spec.pods`. What of it the coordinator's pod
+has too is said in `manifests.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from petctl.clusters.kubernetes.names import CONTAINER, labels
 from petctl.errors import UsageError
-from petctl.job.fields import struct_from
-from petctl.job.pods import OF_A_CONTAINER, PodOptions
-from petctl.job.problems import FieldError
-from petctl.job.volumes import Volume
+from petctl.job.spec.fields import struct_from
+from petctl.job.spec.pods import OF_A_CONTAINER, PodOptions
+from petctl.job.spec.problems import FieldError
+from petctl.job.spec.volumes import Volume
 
 WORDS = PodOptions.__struct_fields__
 _QUEUES = ("kueue.x-k8s.io/queue-name", "scheduling.volcano.sh/queue-name")

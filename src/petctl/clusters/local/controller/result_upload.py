@@ -101,7 +101,7 @@ class Sending:
                 problems += outbox.problems[:3]
             if self._task.get("folders"):
                 from petctl.agent.data.folders import send_left
-                from petctl.agent.task import decode_task
+                from petctl.job.task import decode_task
 
                 send_left(decode_task(self._task), self._current().ask, problems.append, self._given_up)
         except GivenUp:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from petctl.compat.act.config.documents import Checks, checked, read_document
 from petctl.errors import UsageError
-from petctl.job import values
-from petctl.job.problems import wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import wrong
 
 FORM = "account_name: NAME\naccount_key: KEY\ncontainer_name: CONTAINER"
 

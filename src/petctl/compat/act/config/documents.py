@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from petctl.errors import UsageError
 from petctl.job.file.document import Builder, Document
-from petctl.job.problems import FieldError, Problem, unknown_field
+from petctl.job.spec.problems import FieldError, Problem, unknown_field
 
 BASE = "_base_"
 LARGEST = 1 << 20

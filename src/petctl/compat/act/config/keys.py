@@ -11,10 +11,10 @@ from typing import Any
 
 from petctl.compat.act.config.accounts import Hidden
 from petctl.compat.act.config.documents import BASE, Checks, converted
-from petctl.job import values
-from petctl.job.folders import folder_mode, folder_name
-from petctl.job.problems import FieldError, Problem, shown, wrong
-from petctl.job.retries import retry_on
+from petctl.job.spec import values
+from petctl.job.spec.folders import folder_mode, folder_name
+from petctl.job.spec.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.retries import retry_on
 
 CODE = "code_path"
 FOLDER = "_folder"

@@ -15,7 +15,7 @@ from petctl.compat.batchai.cli.nodes import add_job_nodes
 if TYPE_CHECKING:
     from petctl.compat.batchai.jobfile import Reading
     from petctl.compat.batchai.service.names import Address
-    from petctl.job import Job
+    from petctl.job.spec import Job
 
 NAME = ("-n", "--name")
 job = group("job", "Jobs: from a job file, in an experiment, on a cluster.")

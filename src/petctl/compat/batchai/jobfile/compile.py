@@ -18,9 +18,9 @@ from msgspec.structs import replace
 from petctl.compat.batchai.jobfile.fields import PRIORITIES, TOOLS, WEEK
 from petctl.compat.batchai.jobfile.tools import Run, run_of, script_of, tool_type
 from petctl.compat.batchai.jobfile.volumes import Resolver, mounts_of, unmounted
-from petctl.job.folders import NONE
-from petctl.job.job import IN_PLACE, Job
-from petctl.job.problems import FieldError, Path, Problem, wrong
+from petctl.job.spec.folders import NONE
+from petctl.job.spec.job import IN_PLACE, Job
+from petctl.job.spec.problems import FieldError, Path, Problem, wrong
 
 OWN_SECRET = "batchai."  # how the names of secrets begin that are removed with their job (jobs/secrets.py)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 
-from petctl.job.problems import FieldError, shown, wrong
-from petctl.job.quantities import parse_duration
+from petctl.job.spec.problems import FieldError, shown, wrong
+from petctl.job.spec.quantities import parse_duration
 
 _CLOCK = re.compile(
     r"(?:(?P<days>[0-9]{1,6})(?:\s*days?,?\s*|\.))?(?P<hours>[0-9]{1,4}):(?P<minutes>[0-5]?[0-9])"

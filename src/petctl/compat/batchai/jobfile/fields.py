@@ -10,8 +10,8 @@ import re
 
 from petctl.compat.batchai.jobfile.durations import wall_clock
 from petctl.compat.batchai.jobfile.shape import Convert, Key, Many, Shape
-from petctl.job import values
-from petctl.job.problems import FieldError, shown, wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, shown, wrong
 
 PRIORITIES = {"low": -1000, "normal": 0, "high": 1000}
 MOST_NODES = 100_000

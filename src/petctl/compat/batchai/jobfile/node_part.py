@@ -21,7 +21,7 @@ import uuid
 from typing import Any
 
 from petctl.errors import UsageError
-from petctl.job.job import IN_PLACE, Job
+from petctl.job.spec.job import IN_PLACE, Job
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Union
 
-from petctl.job import values
-from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 
 Convert = Callable[[object], object]
 

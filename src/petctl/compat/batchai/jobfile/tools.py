@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from petctl.job.problems import wrong
-from petctl.job.roles import Role
+from petctl.job.spec.problems import wrong
+from petctl.job.spec.roles import Role
 
 Settings = Mapping[str, Any]
 

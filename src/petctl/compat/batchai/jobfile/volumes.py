@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Union
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from petctl.compat.batchai.jobfile.fields import inner_path
-from petctl.job.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.problems import FieldError, Problem, shown, wrong
 
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}", re.ASCII)
 _ROOT = re.compile(r"\$(?:AZ_BATCHAI_JOB_MOUNT_ROOT|\{AZ_BATCHAI_JOB_MOUNT_ROOT\})(?:/+(?P<below>.*))?", re.ASCII)

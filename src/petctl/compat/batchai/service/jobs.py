@@ -23,7 +23,7 @@ from petctl.files import take_lock
 
 if TYPE_CHECKING:
     from petctl.clusters.base import Output
-    from petctl.job import Job
+    from petctl.job.spec import Job
     from petctl.jobs import JobHandle
     from petctl.storage.transfer.plan import End
 
@@ -125,7 +125,7 @@ def again(home: Path, address: Address, name: str, cluster: str) -> Job:
     from msgspec.structs import replace
 
     from petctl.compat.batchai.jobfile import own_name
-    from petctl.job import job_from_dict
+    from petctl.job.spec import job_from_dict
 
     record = handle_of(home, address).record()
     before = job_from_dict(record["job"])

@@ -16,7 +16,7 @@ from petctl.compat.batchai.jobfile.fields import MOUNTS, PROPERTIES, RESOURCE, T
 from petctl.compat.batchai.jobfile.shape import Key, Shape, whole
 from petctl.compat.batchai.service.report import DEALLOCATION, UBUNTU
 from petctl.errors import UsageError
-from petctl.job import values
+from petctl.job.spec import values
 
 IMAGES = {
     "ubuntults": UBUNTU,

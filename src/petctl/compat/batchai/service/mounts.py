@@ -14,7 +14,7 @@ from petctl.compat.batchai.service.names import Address, check_name, resource_id
 from petctl.compat.batchai.service.resources import create_group
 from petctl.compat.batchai.service.storage import accounts, create_account, create_drawer
 from petctl.errors import UsageError
-from petctl.job.problems import FieldError
+from petctl.job.spec.problems import FieldError
 from petctl.storage.stores.location import SHARE_HOST
 
 AUTO_GROUP = "batchaiautostorage"

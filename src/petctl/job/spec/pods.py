@@ -17,11 +17,11 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from petctl.job import values
-from petctl.job.fields import convert_fields
-from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
-from petctl.job.quantities import parse_duration
-from petctl.job.volumes import Volume, byte_quantity, volumes
+from petctl.job.spec import values
+from petctl.job.spec.fields import convert_fields
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.quantities import parse_duration
+from petctl.job.spec.volumes import Volume, byte_quantity, volumes
 
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"

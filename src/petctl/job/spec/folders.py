@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from petctl.job import values
-from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 
 MODES = ("ro", "rw", "sync")
 ALL, NONE = "all", "none"

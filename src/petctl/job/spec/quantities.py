@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 
-from petctl.job.problems import shown, wrong
+from petctl.job.spec.problems import shown, wrong
 
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _UNITS = (("w", 604800.0), ("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))

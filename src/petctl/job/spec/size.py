@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from petctl.job.problems import shown, wrong
+from petctl.job.spec.problems import shown, wrong
 
 _FORM = re.compile(r"[0-9]{1,7}(?::[0-9]{1,7}){0,2}", re.ASCII)
 _EXPECTED = "expected a number of nodes: N, MIN:MAX or MIN:INITIAL:MAX"

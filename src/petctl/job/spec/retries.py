@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from petctl import causes
-from petctl.job import values
-from petctl.job.problems import FieldError, Problem, did_you_mean, shown, wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 
 Codes = tuple[int, int]  # the lowest and the highest, both included
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from petctl.job import values
-from petctl.job.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, shown, wrong
 
 NO_STORE = "none"  # for `store`: none, whatever the configuration says
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from petctl.job.file.document import Bare
-from petctl.job.problems import FieldError, Problem, did_you_mean, shown, wrong
+from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 
 _K = TypeVar("_K", str, int)
 _T = TypeVar("_T")

@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import force_setattr
 
-from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 
 Converters = Mapping[str, Callable[[object], object]]
 _S = TypeVar("_S", bound=msgspec.Struct)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from petctl.job import values
-from petctl.job.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, shown, wrong
 
 # The same words as in the agent's task, which this side does not import.
 KINDS = ("script", "module", "program", "shell")
@@ -82,7 +82,7 @@ def command_from(value: object) -> Command:
     except FieldError as error:
         raise FieldError(problem.under("command") for problem in error.problems) from None
     if isinstance(command, JobFile):
-        raise wrong(f"{shown(command.path)} is a job file; read it with petctl.job.read_job", "command")
+        raise wrong(f"{shown(command.path)} is a job file; read it with petctl.job.spec.read_job", "command")
     return command
 
 

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import field
 
-from petctl.job import values
-from petctl.job.command import KINDS, command_from_forms
-from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec import values
+from petctl.job.spec.command import KINDS, command_from_forms
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 from petctl.text import counted
 
 if TYPE_CHECKING:
-    from petctl.job.job import Job
+    from petctl.job.spec.job import Job
 
 PER_NODE = "nodes"  # for a count: one on each
 MOST = 100_000

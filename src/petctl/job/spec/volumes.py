@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from petctl.job import values
-from petctl.job.problems import FieldError, Problem, shown, unknown_field, wrong
-from petctl.job.quantities import format_bytes, parse_bytes
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.quantities import format_bytes, parse_bytes
 
 ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
 _ANY = ("path", "read_only", "sub_path")
