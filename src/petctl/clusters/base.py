@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from petctl.job.spec import Job  # the operator, which has no msgspec, needs this module too
 
 KINDS = {
+    "debug": "petctl.clusters.debug.cluster",
     "local": "petctl.clusters.local.cluster",
     "kubernetes": "petctl.clusters.kubernetes.cluster",
     "k8s": "petctl.clusters.kubernetes.cluster",

@@ -1,0 +1,159 @@
+"""One job of the debug cluster: a gang of processes that are started together, and anew together.
+
+There is no coordinator, agent or node process: only workers can be lost, nobody joins from elsewhere, the first worker
+that ends badly is the root cause, and a worker has ended when nothing writes its output any more.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from petctl.job.task import decode_task
+
+from petctl.agent.health.root_cause import from_stderr, signal_name
+from petctl.agent.launchers.launchers import command
+from petctl.agent.node.native import die_with_parent
+from petctl.agent.workers.environment import RoundContext, worker_environment
+from petctl.agent.workers.processes import signal_group
+from petctl.clusters.base import LogLine
+from petctl.controller.status.records import History, close_status, first_status, new_event
+from petctl.errors import PetctlError
+from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED, Failure, Outcome, Place
+
+
+class Gang:
+    """A job from its submission to its end; `changed` guards all that is known of it, and wakes who waits for news."""
+
+    def __init__(self, record: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+        self.record, self.task = dict(record), decode_task({**record["plan"]["task"], "secrets": dict(secrets)})
+        self.changed = threading.Condition()
+        self.status, self.events, self.lines = first_status(self.record), list[dict[str, Any]](), list[LogLine]()
+        self.wanted = int(record["plan"]["config"]["wanted"])
+        self.end: Outcome | None = None  # as somebody wants it, or the time limit
+        self.killed = False
+        self._history = History()
+        self._ended: list[tuple[int, int]] = []  # rank and code of the round's workers that have, in order
+        threading.Thread(target=self._live, daemon=True).start()
+
+    def _live(self) -> None:
+        """All of its life, in one thread, with which its workers would die."""
+        outcome = None
+        try:
+            self._tell("started", "started: a debug cluster has no queue", state="starting")
+            while outcome is None:
+                outcome = self._round(self._history.round + 1, self.wanted)
+        except (PetctlError, OSError) as error:
+            outcome = Outcome(ENDED_FAILED, 127, f"it cannot be started: {error}")
+        with self.changed:
+            self._tell("closing", f"{outcome.state}: {outcome.sentence}")
+            self.status = close_status(self.status, asdict(outcome), time.time())
+            self.changed.notify_all()
+
+    def _round(self, number: int, size: int) -> Outcome | None:
+        """From the start of its workers until none of them is left; an outcome if it was the last."""
+        self._tell("round", f"round {number} begins", round=number, reason=f"{size} wanted")
+        workers: list[subprocess.Popen[bytes]] = []
+        self._ended = []
+        try:
+            self._start(workers, number, size)
+            with self.changed:
+                self._runs(number, size)
+                limit = self.record["plan"]["max_time"]
+                left = max(0.0, self.status["started"] + limit - time.time()) if limit else None
+                if not self.changed.wait_for(lambda: self.end or self._over(workers) or self.wanted != size, left):
+                    self.end = Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")
+                failed = next((ended for ended in self._ended if ended[1]), None)
+                if self.end or not (failed or self._over(workers)):
+                    return self.end
+                return self._charged(number, *failed) if failed else Outcome(SUCCEEDED, 0, "all workers ended well")
+        finally:
+            self._stop(workers)
+
+    def _start(self, workers: list[subprocess.Popen[bytes]], number: int, size: int) -> None:
+        procs, with_us = int(self.task.procs), die_with_parent()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        for rank in range(size * procs):
+            node, local_rank = divmod(rank, procs)
+            place = Place(node, size, node * procs, size * procs, "127.0.0.1", port)
+            context = RoundContext(str(node), f"{self.task.job}/{node}/1", 1, number, place, self._history.spent, procs)
+            env = worker_environment(os.environ, self.task, context, local_rank, "")
+            worker = subprocess.Popen(
+                command(self.task, env),
+                cwd=self.task.cwd,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=with_us,
+            )
+            workers.append(worker)
+            threading.Thread(target=self._read, args=(worker, number, rank, str(node)), daemon=True).start()
+
+    def _read(self, worker: subprocess.Popen[bytes], number: int, rank: int, node: str) -> None:
+        """Takes in what a worker writes, then its end."""
+        for text in worker.stdout or ():
+            with self.changed:
+                self.lines.append(LogLine(number, rank, "out", text, node))
+                self.changed.notify_all()
+        code = worker.wait()
+        with self.changed:
+            self._ended.append((rank, code))
+            self.changed.notify_all()
+
+    def _charged(self, number: int, rank: int, code: int) -> Outcome | None:
+        """Charges a failure; the job's end where nothing is left to be charged to."""
+        written = b"".join(line.text for line in self.lines if (line.round, line.rank) == (number, rank))
+        node, local_rank = divmod(rank, int(self.task.procs))
+        name, shown = (signal_name(-code), 128 - code) if code < 0 else ("", code)
+        said = from_stderr(written, killed=code < 0)
+        failure = Failure(str(node), rank, local_rank, shown, name, *said, time=time.time())
+        spent = self._history.spent + 1
+        if spent > self.task.restarts:
+            return Outcome(ENDED_FAILED, shown, failure.sentence(), failure)
+        self._tell("failure", failure.sentence(), state="recovering", failure=asdict(failure), spent=spent)
+        return None
+
+    def _stop(self, workers: list[subprocess.Popen[bytes]]) -> None:
+        """SIGTERM, the job's grace, SIGKILL: afterwards nothing of the round is left."""
+        with self.changed:
+            for worker in workers if len(self._ended) < len(workers) else ():
+                signal_group(worker.pid, signal.SIGTERM)
+            self.changed.wait_for(lambda: self.killed or len(self._ended) == len(workers), self.task.grace)
+            for worker in workers if len(self._ended) < len(workers) else ():
+                signal_group(worker.pid, signal.SIGKILL)
+            self.changed.wait_for(lambda: len(self._ended) == len(workers))
+
+    def _over(self, workers: list[subprocess.Popen[bytes]]) -> bool:
+        return len(self._ended) == len(workers) or any(code for _, code in self._ended)
+
+    def _runs(self, number: int, size: int) -> None:
+        procs = int(self.task.procs)
+        ranks = {node: list(range(node * procs, (node + 1) * procs)) for node in range(size)}
+        members = {str(node): [of[0], procs] for node, of in ranks.items()}
+        data = {"round": number, "members": members, "nodes": list(members), "world_size": size * procs}
+        self._tell("running", f"round {number} runs, {size * procs} workers", state="running", **data)
+        rows = [{"name": str(node), "state": "running", "rank": node, "ranks": of} for node, of in ranks.items()]
+        self.status = {**self.status, "nodes": rows, "world_size": size * procs}
+
+    def _tell(self, kind: str, sentence: str, state: str = "", **data: Any) -> None:
+        """Writes down an event, and what follows from it for the status."""
+        with self.changed:
+            self.events.append(new_event(kind, sentence, **data))
+            past, now = self._history, self.status
+            past.take(self.events[-1])
+            for name in ("round", "spent", "started", "seconds_lost", "last_failure"):
+                now = {**now, name: getattr(past, name)}
+            now |= {"sentence": sentence, "epoch": 1, "rounds": list(past.rounds), "rounds_run": past.ran}
+            now |= {"state": state, "since": time.time()} if state not in ("", now["state"]) else {}
+            self.status = {**now, "size": {**now["size"], "wanted": self.wanted}}
+            self.changed.notify_all()
