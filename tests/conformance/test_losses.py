@@ -1,0 +1,49 @@
+"""Whatever is lost, the job goes on; what is the program's own fault is charged, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.conformance.backend import LOSE_CONTROLLER, LOSE_NODE, Backend
+
+from petctl.jobs import JobHandle
+
+Start = Callable[..., JobHandle]
+
+
+def test_a_killed_worker_costs_one_restart(backend: Backend, ended: JobHandle) -> None:
+    status = ended.status()
+    assert (status.state, status.spent, status.nodes_lost, len(status.rounds)) == ("succeeded", 1, 0, 2)
+    assert status.last_failure is not None
+    failure = status.last_failure
+    assert (failure.rank, failure.node, failure.signal, failure.code) == (1, "1", "SIGKILL", 137)
+
+
+def test_a_lost_node_is_replaced_and_costs_nothing(backend: Backend, start: Start) -> None:
+    backend.needs(LOSE_NODE)
+    handle = start("wait", nodes=2, restarts=0)
+    first = backend.greeted(handle, 2)
+    backend.running(handle, 2)
+    backend.lose_node(handle, "1")
+    second = backend.greeted(handle, 2, after=first[0].round)
+    assert (second[0].node, second[1].node) == ("0", "1")
+    backend.running(handle, 2, after=first[0].round)
+    backend.tell(handle, "finish")
+    end = handle.wait(backend.patience)
+    assert (end.state, end.spent, end.nodes_lost) == ("succeeded", 0, 1), list(handle.events())
+
+
+def test_a_lost_controller_disturbs_nobody(backend: Backend, start: Start) -> None:
+    backend.needs(LOSE_CONTROLLER)
+    handle = start("wait", nodes=2, restarts=0)
+    first = backend.greeted(handle, 2)
+    before = backend.running(handle, 2)
+    backend.lose_controller(handle)
+    after = backend.seen(handle, lambda now: now.epoch > before.epoch and now.state == "running", "another one")
+    assert (after.round, after.spent, len(after.rounds)) == (before.round, 0, 1)
+    backend.running(handle, 2)
+    backend.tell(handle, "finish")
+    end = handle.wait(backend.patience)
+    assert (end.state, end.spent, [past.number for past in end.rounds]) == ("succeeded", 0, [before.round])
+    assert backend.greeted(handle, 2) == first
+    assert len([line for line in handle.logs() if b" by " in line.text]) == 2
