@@ -35,15 +35,18 @@ def test_a_lost_node_is_replaced_and_costs_nothing(backend: Backend, start: Star
 
 def test_a_lost_controller_disturbs_nobody(backend: Backend, start: Start) -> None:
     backend.needs(LOSE_CONTROLLER)
-    handle = start("wait", nodes=2, restarts=0)
-    first = backend.greeted(handle, 2)
-    before = backend.running(handle, 2)
+    handle = start("wait", nodes=2, restarts=1)
+    backend.greeted(handle, 2)
+    backend.running(handle, 2)
+    backend.tell(handle, "die-1", "1")
+    second = backend.greeted(handle, 2, after=1)
+    before = backend.running(handle, 2, after=1)
     backend.lose_controller(handle)
     after = backend.seen(handle, lambda now: now.epoch > before.epoch and now.state == "running", "another one")
-    assert (after.round, after.spent, len(after.rounds)) == (before.round, 0, 1)
+    assert (after.round, after.spent, len(after.rounds)) == (2, 1, 2), after
     backend.running(handle, 2)
     backend.tell(handle, "finish")
     end = handle.wait(backend.patience)
-    assert (end.state, end.spent, [past.number for past in end.rounds]) == ("succeeded", 0, [before.round])
-    assert backend.greeted(handle, 2) == first
-    assert len([line for line in handle.logs() if b" by " in line.text]) == 2
+    assert (end.state, end.spent, [past.number for past in end.rounds]) == ("succeeded", 1, [1, 2])
+    assert backend.greeted(handle, 2, after=1) == second
+    assert len([line for line in handle.logs(round=2) if b" by " in line.text]) == 2

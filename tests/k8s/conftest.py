@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 
 from tests.k8s.cluster.cluster import Cluster
+from tests.k8s.namespaces import own_namespace
 from tests.k8s.user import User
 
 
@@ -39,18 +39,8 @@ def own_cluster(cluster: Cluster) -> Cluster:
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     """A namespace of the test's own, ready for pods; all in it goes with it."""
-    name = f"petctl-test-{secrets.token_hex(4)}"
-    cluster.kubectl("create", "namespace", name)
-    try:
-        cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=60s")
+    with own_namespace(cluster) as name:
         yield name
-    finally:
-        try:
-            # Jobs first: where failures are counted per index, a pod goes when the next is made, which never happens in
-            # a namespace that is being deleted; and that waits for its pods.
-            cluster.kubectl("delete", "jobs", "--all", f"--namespace={name}", "--wait=false")
-        finally:
-            cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture

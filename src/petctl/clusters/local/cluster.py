@@ -217,6 +217,8 @@ class LocalCluster:
     def remove(self, job_id: str) -> None:
         """Removes the directory of a job that has ended."""
         directory = JobDirectory(self.jobs / job_id)
+        if not directory.path.exists():
+            directory = self._directory(job_id)  # says that there is none
         try:
             finish(directory)
             over = newest_status(directory)["finished"] is not None

@@ -244,17 +244,18 @@ class Supervisor:
         facts = self.machine.status()
         rows = node_rows(facts, self.keeper.rows())
         ending = self.outcome.sentence if self.outcome is not None else ""
-        last, ran = str(self.recorder.status["state"]), bool(self.recorder.history.rounds)
+        last, history = str(self.recorder.status["state"]), self.recorder.history
         return {
-            "state": state_of(facts["phase"], last, ran),
+            "state": state_of(facts["phase"], last, bool(history.rounds)),
             "sentence": sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted)
             if not self.sending.busy
             else f"ending ({ending}): sending results",
             "results": self._results(),
             "size": {"min": self.size.min_nodes, "wanted": self.allotment.wanted, "max": self.size.max_nodes},
-            "round": facts["round"],
+            # A new coordinator learns these from its nodes: until then they are what they were.
+            "round": facts["round"] or history.round,
             "epoch": facts["epoch"],
-            "spent": facts["spent"],
+            "spent": facts["spent"] if facts["round"] else history.spent,
             "world_size": facts["world_size"],
             "nodes": rows,
             "progress": facts["progress"] or self.recorder.status.get("progress"),
