@@ -35,11 +35,11 @@ demo: $(VENV)/.ready $(TORCH)/.ready ## train on three nodes, kill one in the mi
 test: $(VENV)/.ready $(TORCH)/.ready $(FOREIGN)/.ready $(MPIS:%=%/.ready) ## unit, simulation and integration tests
 	@status=0; \
 	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) tests/unit tests/simulation -m "not slow" || status=1; \
-	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/integration -m "not slow $(WITHOUT)" || status=1; \
+	$(VENV)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist loadfile tests/integration tests/conformance -m "not slow $(WITHOUT)" || status=1; \
 	exit $$status
 
 test-again: $(VENV)/.ready ## what failed in the last `make test`, one after the other
-	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none tests/unit tests/simulation tests/integration
+	@$(VENV)/bin/python -m pytest --last-failed --last-failed-no-failures none tests/unit tests/simulation tests/integration tests/conformance
 
 test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its own or KUBECONFIG's (root; builds it once: 8 minutes, 1.2 GB)
 	@status=0; \
@@ -47,7 +47,7 @@ test-k8s: $(VENV)/.ready $(TORCH)/.ready ## tests on a real Kubernetes, of its o
 	  $(VENV)/bin/python -m tests.k8s.cluster prepare; \
 	  $(VENV)/bin/python -m pytest tests/k8s/lifecycle || status=1; \
 	fi; \
-	$(VENV)/bin/python -m tests.k8s.cluster run $(VENV)/bin/python -m pytest $(K8S_ARGS) tests/k8s --ignore=tests/k8s/lifecycle || status=1; \
+	$(VENV)/bin/python -m tests.k8s.cluster run $(VENV)/bin/python -m pytest $(K8S_ARGS) tests/k8s tests/conformance --backends kubernetes,operator --ignore=tests/k8s/lifecycle || status=1; \
 	exit $$status
 
 k8s-up: $(VENV)/.ready ## the same cluster, to work with by hand; prints how

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -164,11 +164,9 @@ class Backend:
 
     def printed(self, handle: JobHandle, wanted: Callable[[LogLine], object], what: str) -> LogLine:
         """The first line that is as wanted, as soon as it is there."""
-        lines = handle.logs(follow=True)
-        with closing(lines):  # type: ignore[type-var]  # generators, all of them
-            for line in lines:
-                if wanted(line):
-                    return line
+        for line in handle.logs(follow=True):
+            if wanted(line):
+                return line
         raise AssertionError(f"the job has ended without {what}: {handle.status()}")
 
     def greeted(self, handle: JobHandle, world: int, after: int = 0) -> dict[int, Hello]:

@@ -21,6 +21,7 @@ from tests.k8s.user import User
 
 from petctl.clusters.base import find_cluster
 from petctl.clusters.kubernetes.logs import node_of
+from petctl.errors import PetctlError
 from petctl.jobs import JobHandle
 
 AWAY = "away"  # what the user's configuration calls a cluster where nobody listens
@@ -43,7 +44,9 @@ class KubernetesBackend(Backend):
         self._stack = contextlib.ExitStack()
         try:
             namespace = self._stack.enter_context(own_namespace(found))
-            self.user = User(found, namespace, directory / "user")
+            own = directory / "user"
+            own.mkdir()
+            self.user = User(found, namespace, own)
             if self.with_operator:
                 self._stack.enter_context(operator(found, namespace, directory))
         except BaseException:
@@ -69,6 +72,11 @@ class KubernetesBackend(Backend):
 
     def close(self) -> None:
         self._stack.close()
+
+    def end(self, handle: JobHandle) -> None:
+        """It goes with the namespace; until then it shall not be in the way."""
+        with contextlib.suppress(PetctlError):
+            handle.cancel(kill=True)
 
     def left(self, job_id: str) -> list[str]:
         def others() -> list[str]:

@@ -1,4 +1,4 @@
-"""The driver on a cluster that is played: what is written down before it is done, and what a killed one leaves."""
+"""The driver on a debug cluster with faults: what is written down before it is done, and what a killed one leaves."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from typing import Any
 import pytest
 
 from petctl.cli.sweeps.sweep import command
-from petctl.clusters.base import AlreadyExists, Listed, LogLine
-from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.base import Listed, LogFilter, LogLine
+from petctl.clusters.debug.cluster import DebugCluster
 from petctl.clusters.patience import AWAY
-from petctl.controller.status.records import first_status
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
 from petctl.files import take_lock
-from petctl.job.spec import Job, job_to_dict
-from petctl.jobs import submit
+from petctl.home import petctl_home
+from petctl.job.spec import Job
+from petctl.jobs import JobHandle, submit
 from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin
 from petctl.sweeps.drive import Driver
 from petctl.sweeps.record import Limits, SweepDirectory, every, find
 
-SIZE = {"min": 1, "wanted": 1, "max": 1}
+DEADLINE = 30.0
+RUN = 'until [ -s "$0" ]; do sleep 0.01; done; [ "$(cat "$0")" = succeeded ]'  # $0: the file with the job's fate
 
 
 class Killed(BaseException):
@@ -49,46 +50,37 @@ class Clock:
         self.now += seconds
 
 
-class Cluster(LocalCluster):
-    """The local cluster, but for what runs: jobs are rows here, and end when the test says so."""
+class Cluster(DebugCluster):
+    """The debug cluster, with faults: what a cluster does that is away, full, damaged or somebody else's."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(home, {"name": "local"})
-        self.rows: dict[str, dict[str, Any]] = {}
-        self.records: dict[str, Mapping[str, Any]] = {}
+        super().__init__(home, "debug")
         self.ran: list[str] = []
-        self.fate = "succeeded"
         self.faults: dict[str, BaseException] = {}
+        self.told: dict[str, dict[str, Any]] = {}  # job -> what its status says beside what is true; empty: damaged
         self.clock = Clock()
+        self._fate = home.parent / "fate"
+        self.end_as("succeeded")
 
-    def ids(self) -> list[str]:
-        return list(self.rows)
+    def end_as(self, fate: str) -> None:
+        """How jobs end from now on; empty: not by themselves."""
+        self._fate.write_text(fate)
 
     def submit(self, plan: Mapping[str, Any]) -> None:
         job_id = plan["id"]
         fault = self.faults.pop(job_id, None)
         if fault is not None and not isinstance(fault, Killed):
             raise fault
-        if job_id in self.rows:
-            raise AlreadyExists(job_id)
+        super().submit(plan)
         self.ran.append(job_id)
-        self.records[job_id] = plan
-        ended = {"state": self.fate, "finished": 2.0, "started": 1.0, "exit_code": int(self.fate != "succeeded")}
-        self.rows[job_id] = {**first_status(dict(plan)), **(ended if self.fate else {"state": "running"})}
         if fault is not None:
             raise fault
 
-    def record(self, job_id: str) -> dict[str, Any]:
-        if job_id not in self.rows:
-            raise NotFound(job_id)
-        return dict(self.records[job_id])
-
     def status(self, job_id: str) -> dict[str, Any]:
-        if job_id not in self.rows:
-            raise NotFound(job_id)
-        if not self.rows[job_id]:
+        status, told = super().status(job_id), self.told.get(job_id)
+        if told == {}:
             raise InternalError("its files are damaged")
-        return self.rows[job_id]
+        return {**status, **(told or {})}
 
     def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
         for job_id in self.ids():
@@ -98,28 +90,36 @@ class Cluster(LocalCluster):
                 yield Listed(job_id, error=error)
 
     def cancel(self, job_id: str, kill: bool) -> str:
-        self.rows[job_id] |= {"state": "cancelled", "finished": 3.0}
-        return "cancelling"
+        self.told.pop(job_id, None)
+        return super().cancel(job_id, kill)
+
+    def states(self) -> set[str]:
+        """Of all its jobs, once they have ended."""
+        real = DebugCluster(self.home, self.name)
+        return {JobHandle(job_id, real).wait(DEADLINE).state for job_id in self.ids()}
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setenv("PETCTL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    played = Cluster(tmp_path / "home")
-    for module in ("petctl.sweeps.begin", "petctl.sweeps.looking", "petctl.jobs.api"):
-        monkeypatch.setattr(f"{module}.find_cluster", lambda name, home: played)
-    monkeypatch.setattr("petctl.clusters.patience.time", played.clock)
-    monkeypatch.setattr(drive, "QUICK", 0.0)
-    monkeypatch.setattr(drive, "SLOWEST", 0.0)
-    return played
+    faulty = Cluster(tmp_path / "home")
+    monkeypatch.setattr("petctl.clusters.debug.cluster.connect", lambda home, settings: faulty)
+    monkeypatch.setattr("petctl.clusters.patience.time", faulty.clock)
+    monkeypatch.setattr(drive, "QUICK", 0.001)
+    monkeypatch.setattr(drive, "SLOWEST", 0.001)
+    yield faulty
+    for job_id in faulty.ids():
+        DebugCluster.cancel(faulty, job_id, kill=True)
+    faulty.states()
 
 
 def made(points: int = 5, name: str = "tune", **limits: Any) -> SweepDirectory:
     values = [{"n": str(number)} for number in range(1, points + 1)]
-    jobs = [Job(program=["true", point["n"]], code="none") for point in values]
-    return begin(values, jobs, Limits(**limits), name).folder
+    fate = str(petctl_home().parent / "fate")
+    jobs = [Job(program=["sh", "-c", RUN, fate, point["n"]], code="none", restarts=0) for point in values]
+    return begin(values, jobs, Limits(**limits), name, "debug").folder
 
 
 def states(driver: Driver) -> list[str]:
@@ -130,8 +130,8 @@ def test_every_point_runs_and_has_its_values(cluster: Cluster) -> None:
     driver = Driver(made())
     assert driver.run()
     assert states(driver) == ["succeeded"] * 5
-    job = cluster.records["tune-003"]["job"]
-    assert job["program"] == ["true", "3"]
+    job = cluster.record("tune-003")["job"]
+    assert job["program"][-1] == "3"
     assert job["env"] == {"PARAM_N": "3"}
     assert job["labels"]["sweep"] == "tune"
     assert (job["labels"]["sweep-point"], job["name"]) == ("3", "tune")
@@ -161,12 +161,12 @@ def _killed_at(job_id: str, real: Any, *words: Any) -> Any:
 
 
 def test_failed_points_are_tried_again_under_ids_of_their_own(cluster: Cluster) -> None:
-    cluster.fate = "failed"
+    cluster.end_as("failed")
     driver = Driver(made(2, retries=1))
     assert driver.run()
     assert sorted(cluster.ran) == ["tune-001", "tune-001-2", "tune-002", "tune-002-2"]
     assert states(driver) == ["failed"] * 2
-    cluster.fate = "succeeded"
+    cluster.end_as("succeeded")
     driver.folder.note("retry", points=[2])
     again = Driver(find("tune"))
     assert again.run()
@@ -188,31 +188,31 @@ def test_a_refused_point_is_no_reason_to_stop_and_a_full_disk_is(cluster: Cluste
 def test_the_job_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     folder = made(2)
     other = Job(program=["true"], code="none")
-    cluster.submit({**cluster.plan(other, "tune-001"), "job": job_to_dict(other)})
+    cluster.submit(cluster.plan(other, "tune-001"))
     driver = Driver(folder)
     assert driver.run()
     assert states(driver) == ["refused", "succeeded"]
     assert driver.own("tune-001") is None
     with pytest.raises(UsageError, match="there is a job new-001 already"):
-        cluster.rows["new-001"] = {}
+        cluster.submit(cluster.plan(other, "new-001"))
         made(2, "new")
 
 
 def test_jobs_that_vanish_or_are_damaged_end(cluster: Cluster) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, leave = made(3, jobs=3), threading.Event()
     driver = Driver(folder)
     assert not driver.run(lambda: leave.set() if len(cluster.ran) == 3 else None, leave)
-    del cluster.rows["tune-001"]
-    cluster.rows["tune-002"] = {}
-    cluster.rows["tune-003"] |= {"state": "succeeded", "finished": 2.0}
+    JobHandle("tune-001", cluster).remove(force=True)
+    cluster.told["tune-002"] = {}
+    cluster.end_as("succeeded")
     driver = Driver(find("tune"))
     assert driver.run()
     assert states(driver) == ["removed", "lost", "succeeded"]
 
 
 def test_a_cancel_that_was_cut_off_is_repeated(cluster: Cluster) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, leave = made(3, jobs=2, stop_when=["loss>1"]), threading.Event()
     Driver(folder).run(lambda: leave.set() if len(cluster.ran) == 2 else None, leave)
     folder.note("stop", id="tune-001", why="loss>1")  # and then its driver was killed
@@ -224,7 +224,7 @@ def test_a_cancel_that_was_cut_off_is_repeated(cluster: Cluster) -> None:
 
 
 def test_a_cancel_that_the_cluster_did_not_hear_is_repeated(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, leave, heard = made(1), threading.Event(), cluster.cancel
     Driver(folder).run(leave.set, leave)
     folder.note("cancel")
@@ -236,22 +236,22 @@ def test_a_cancel_that_the_cluster_did_not_hear_is_repeated(cluster: Cluster, mo
         return heard(job_id, kill)
 
     monkeypatch.setattr(cluster, "cancel", cancel)
-    driver, looks, enough = Driver(folder), iter(range(9)), threading.Event()
+    driver, looks, enough = Driver(folder), iter(range(10_000)), threading.Event()
     assert driver.run(lambda: None if next(looks, None) is not None else enough.set(), enough)
     assert states(driver) == ["cancelled"]
 
 
 def test_numbers_of_a_long_run_are_written_down_now_and_then(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, leave = made(1, metric="loss", take="best"), threading.Event()
-    steps = iter(range(1, 1000))
+    steps, real = iter(range(1, 1000)), cluster.status
 
     def status(job_id: str) -> dict[str, Any]:
         step = next(steps)
         loss = 0.25 if step == 50 else 1.0 + step
         progress = {"step": step, "metrics": {"loss": loss}}
         end = {"state": "succeeded", "finished": 2.0} if step == 100 else {"state": "running"}
-        return {**cluster.rows[job_id], **end, "started": 1.0, "progress": progress}
+        return {**real(job_id), **end, "started": 1.0, "progress": progress}
 
     monkeypatch.setattr(cluster, "status", status)
     monkeypatch.setattr(looking, "PAUSE", 3600.0)
@@ -330,9 +330,8 @@ def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
     half = {"state": "queued", "finished": None, "cut_short": True}
 
     def leave_half() -> bool:
-        plan = cluster.plan(Job(program=["true"], code="none"), "tune-002")
-        cluster.rows["tune-002"] = {**first_status(dict(plan)), **half}
-        cluster.records["tune-002"] = {}
+        DebugCluster.submit(cluster, cluster.plan(Job(program=["sleep", "60"], code="none"), "tune-002"))
+        cluster.told["tune-002"] = half
         return True
 
     monkeypatch.setattr(drive, "submit", partial(_then_away, "tune-002", leave_half, submit))
@@ -342,31 +341,19 @@ def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
     assert states(driver) == ["succeeded"] * 3
 
 
-class Elsewhere:
-    """The same cluster behind a network, where jobs are made piece by piece."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._cluster, name)
-
-
-def test_a_job_that_waits_in_somebodys_queue_was_not_cut_short(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_waits_in_somebodys_queue_was_not_cut_short(cluster: Cluster) -> None:
     """Its submitter was killed before it could write down that the cluster has it."""
-    cluster.fate = ""
+    cluster.end_as("")
     folder = made(1)
     cluster.faults["tune-001"] = Killed()
     with pytest.raises(Killed):
         Driver(folder).run()
-    cluster.rows["tune-001"] |= {"state": "queued", "sentence": "queued: its Job is suspended"}
-    monkeypatch.setattr("petctl.sweeps.looking.find_cluster", lambda name, home: Elsewhere(cluster))
+    cluster.told["tune-001"] = {"state": "queued", "sentence": "queued: its Job is suspended"}
     driver, leave = Driver(folder), threading.Event()
     assert not driver.run(leave.set, leave)
-    assert (states(driver), cluster.ran, list(cluster.rows)) == (["queued"], ["tune-001"], ["tune-001"])
-    cluster.rows["tune-001"] |= {"state": "succeeded", "finished": 2.0}
+    assert (states(driver), cluster.ran, cluster.ids()) == (["queued"], ["tune-001"], ["tune-001"])
+    del cluster.told["tune-001"]
+    cluster.end_as("succeeded")
     assert Driver(folder).run()
     assert cluster.ran == ["tune-001"]
 
@@ -388,19 +375,19 @@ def test_a_driver_without_a_terminal_waits_longer_for_its_cluster(
 def test_a_cancelled_sweep_leaves_no_job_that_was_accepted_as_the_cluster_went_away(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder = made(3)
 
     def accept() -> bool:
-        submit(folder.sweep().job_of(2), "local", "tune-002")
+        submit(folder.sweep().job_of(2), "debug", "tune-002")
         folder.note("cancel")
         return True
 
     monkeypatch.setattr(drive, "submit", partial(_then_away, "tune-002", accept, submit))
     driver = Driver(folder)
     assert driver.run()
-    assert {row["state"] for row in cluster.rows.values()} == {"cancelled"}
-    assert len(cluster.rows) == 2
+    assert cluster.states() == {"cancelled"}
+    assert len(cluster.ids()) == 2
 
 
 def test_a_point_that_was_never_submitted_is_no_ended_one(cluster: Cluster) -> None:
@@ -421,20 +408,20 @@ def test_what_was_printed_is_waited_for_while_the_cluster_is_away(
 ) -> None:
     answers: list[Any] = [Away("nobody answers"), [LogLine(1, 0, "out", b"loss 0.5\n")], NotFound("gone")]
 
-    def logs(*words: Any) -> Any:
-        answer = answers.pop(0)
+    def logs(job_id: str, wanted: LogFilter, follow: bool) -> Any:
+        answer = answers.pop(0) if wanted.tail is None else []  # of a job that still runs only the end is searched
         if isinstance(answer, Exception):
             raise answer
         return iter(answer)
 
     monkeypatch.setattr(cluster, "logs", logs)
-    driver = Driver(made(2, regex=r"loss (\S+)"))
+    driver = Driver(made(2, jobs=1, regex=r"loss (\S+)"))
     assert driver.run()
     assert [driver.history.points[number].attempts[0].metrics for number in (1, 2)] == [{"metric": 0.5}, {}]
 
 
 def test_of_many_points_fewer_numbers_are_kept(cluster: Cluster) -> None:
-    few, many = (looking.JobPoller("local", Limits(), "loss", points) for points in (100, 10_000))
+    few, many = (looking.JobPoller("debug", Limits(), "loss", points) for points in (100, 10_000))
     assert (few._share, few._most_readings) == (looking.SHARE, looking.MOST_READINGS)
     assert many._share == 20 * looking.SHARE and many._most_readings == looking.MOST_READINGS // 20
 
@@ -462,7 +449,7 @@ def told(*words: str) -> Any:
 def test_a_sweep_whose_directory_is_gone_can_be_cancelled(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "there")
     folder, leave = made(2, jobs=1), threading.Event()
@@ -476,7 +463,7 @@ def test_a_sweep_whose_directory_is_gone_can_be_cancelled(
 def test_a_damaged_sweep_and_one_whose_cluster_is_gone_can_be_forgotten(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, leave = made(1), threading.Event()
     Driver(folder).run(leave.set, leave)
     monkeypatch.setattr(cluster, "status", partial(_killed_at, "", None))
@@ -489,7 +476,7 @@ def test_a_damaged_sweep_and_one_whose_cluster_is_gone_can_be_forgotten(
 
 
 def test_a_sweep_that_has_what_it_wanted_is_not_tried_again(cluster: Cluster) -> None:
-    cluster.fate = "failed"
+    cluster.end_as("failed")
     folder = made(1)
     assert Driver(folder).run()
     folder.note("reached", why="point 1 has reached acc>1")
@@ -498,7 +485,7 @@ def test_a_sweep_that_has_what_it_wanted_is_not_tried_again(cluster: Cluster) ->
 
 
 def test_a_sweep_that_somebody_drives_does_not_go_on_here(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("run", "--name", "two", "-p", "n=1,2", "--no-upload", "true")
+    words = ("run", "-c", "debug", "--name", "two", "-p", "n=1,2", "--no-upload", "true")
     told(*words)
     with find("two").driving(), pytest.raises(PetctlError, match="another petctl"):
         told(*words)

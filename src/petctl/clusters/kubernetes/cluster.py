@@ -264,6 +264,7 @@ class KubernetesCluster:
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
         """What the coordinator's pods have printed; of lost nodes also how their pods ended."""
+        self._seen(job_id)
         if not follow:
             printed = logs.lines_so_far(self._api, self._namespace, selector(job_id, COORDINATOR))
             ends = self._ends_so_far(job_id)

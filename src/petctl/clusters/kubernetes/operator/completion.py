@@ -47,7 +47,7 @@ def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
     deadline = job.spec.get("activeDeadlineSeconds")
     started = seconds(job.status.get("startTime"))
     if deadline and started and not job.suspended and now >= started + deadline:
-        return _message("failed", 124, f"over its activeDeadlineSeconds ({deadline})", now)
+        return _message("failed", 124, f"over the time limit of {deadline} s (activeDeadlineSeconds)", now)
     found = _noted(seen)
     if found.kill is not None and found.status["kills"] > job.restarts and not job.suspended:
         return _message("failed", KILLED, f"{found.kill.sentence}, after {job.restarts} restarts", now)
