@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from tests.conformance.backend import Backend
@@ -45,30 +45,27 @@ def test_a_running_job_tells_its_nodes_and_ranks(backend: Backend, live: JobHand
 
 
 def test_watch_returns_when_something_changes(backend: Backend, start: Start) -> None:
-    handle = start("wait")
+    handle, cluster = start("wait"), backend.connect()
     backend.greeted(handle, 1)
-    seen = backend.running(handle, 1)
-    found: list[Status] = []
-    watcher = threading.Thread(target=lambda: found.append(_changed(backend, handle, seen)))
-    watcher.start()
-    backend.tell(handle, "finish")
-    watcher.join(backend.patience)
-    assert found and found[0] != seen
-
-
-def _changed(backend: Backend, handle: JobHandle, seen: Status) -> Status:
-    return JobHandle(handle.id, backend.connect()).watch(seen, backend.patience)
+    backend.running(handle, 1)
+    with ThreadPoolExecutor(1) as pool:
+        seen, began = cluster.status(handle.id), time.monotonic()
+        watched = pool.submit(cluster.watch, handle.id, seen, 4 * backend.patience)
+        backend.tell(handle, "finish")
+        assert watched.result() != seen
+    assert time.monotonic() - began < backend.patience
 
 
 def test_watch_returns_when_its_time_is_over(backend: Backend, live: JobHandle) -> None:
-    began = time.monotonic()
-    seen = backend.running(live, 2)
-    for _ in range(5):  # a change of the last seconds may still come
-        before, began = seen, time.monotonic()
-        seen = live.watch(before, 0.5)
-        if seen == before:
+    """Of the cluster itself: a handle asks it again."""
+    cluster = backend.connect()
+    backend.running(live, 2)
+    for _ in range(5):  # what is new of the last seconds may still come
+        before, began = cluster.status(live.id), time.monotonic()
+        after = cluster.watch(live.id, before, 0.5)
+        if after == before:
             break
-    assert seen == before
+    assert after == before
     assert 0.4 < time.monotonic() - began < backend.patience / 2
 
 
