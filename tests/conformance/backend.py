@@ -55,6 +55,9 @@ class Backend:
     name = ""  # of this harness, as in --backends
     cluster = ""  # what the user calls it: submit -c
     lacks: ClassVar[Mapping[str, str]] = {}  # capability -> why
+    long: ClassVar[frozenset[str]] = (
+        frozenset()
+    )  # cases that are marked so, as they take long here and tell little more
     patience = 60.0  # seconds in which anything that is waited for must have come
     slow = False  # a job takes seconds to begin
 

@@ -34,15 +34,24 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is waited for has its own deadlines, on a machine with others."""
     for item in items:
-        if "backend" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+        if not isinstance(item, pytest.Function) or "backend" not in item.fixturenames:
+            continue
+        if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(300))
+        if item.originalname in _harness(str(item.callspec.params["backend"])).long:
+            item.add_marker(pytest.mark.long)
+
+
+def _harness(name: str) -> type[Backend]:
+    module, _, named = KNOWN.get(name, name).partition(":")
+    found: type[Backend] = getattr(importlib.import_module(module), named)
+    return found
 
 
 @pytest.fixture(scope="session")
 def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Backend]:
     """The cluster, and its user."""
-    module, _, name = KNOWN.get(request.param, request.param).partition(":")
-    made: Backend = getattr(importlib.import_module(module), name)(tmp_path_factory.mktemp("conformance"))
+    made = _harness(request.param)(tmp_path_factory.mktemp("conformance"))
     yield made
     made.close()
 
