@@ -6,28 +6,28 @@ here the module below petctl.
     PetctlError                     1   any        something went wrong; the base of all
     |-- UsageError                  2   input      the user's words were wrong
     |   |-- SpecError               2   input      ... in a job file or job description
-    |   |   `-- FieldError          2   input      ... in fields of it, which it names (spec.problems)
+    |   |   `-- FieldError          2   input      ... in fields of it, which it names (job.spec.problems)
     |   |-- NotFound                2   input      ... they name a job, node or secret that does not exist
-    |   |   `-- Missing             3   input      ... they name no resource of Batch AI's (batchai.tree)
+    |   |   `-- Missing             3   input      ... no resource of Batch AI's (compat.batchai.service.resource_store)
     |   `-- InUse                   2   input      what is to be removed is needed by a running job (clusters.base)
     |-- AlreadyExists               1   input      there is a job of this id (clusters.base)
-    |-- AlreadyThere                1   input      there is a resource of this name (batchai.tree)
-    |-- Malformed                   1   input      an ElasticJob that no API server would accept (operator.acting)
+    |-- AlreadyThere                1   input      the name is taken (compat.batchai.service.resource_store)
+    |-- Malformed                   1   input      a bad ElasticJob (clusters.kubernetes.operator.apply)
     |-- ProtocolError               1   platform   a peer sent bytes that make no sense; its connection is dropped
     |   `-- AuthError               1   platform   ... or could not prove that it knows the job's token
     |-- NoRoom                      1   platform   the disk is full (an OSError too, for callers that can go on)
     |-- Unreachable                 1   platform   a coordinator does not answer: dead, cut off or being replaced
-    |-- Obstacle                    1   platform   something in the cluster is in the operator's way (operator.acting)
-    |-- LoginFailed                 5   platform   no credentials made for the kubeconfig (clusters.kubernetes.plugin)
-    |-- BadCode                     1   platform   a code archive is not what its name says (agent.code)
+    |-- StepBlocked                 1   platform   the operator cannot act (clusters.kubernetes.operator.apply)
+    |-- LoginFailed                 5   platform   no credentials made for the kubeconfig (kube.credential_plugin)
+    |-- BadCode                     1   platform   a code archive is not what its name says (agent.data.code)
     |-- StoreError                  1   platform   an object store or a transfer failed
     |   |-- NoSuchPlace             4   input      ... the bucket, container, object or folder does not exist
-    |   |   `-- NoSuchBucket        4   input      ... the bucket or container itself (depot.refusals)
+    |   |   `-- NoSuchBucket        4   input      ... the bucket or container itself (storage.core.store_errors)
     |   |-- Refused                 5   input      ... the key is wrong or expired, or does not permit that
     |   |-- StoreUnreachable        6   platform   ... no process answers at its endpoint
     |   |-- Damaged                 7   platform   ... what arrived is not what was sent
-    |   `-- BadAnswer               1   platform   ... what answers is no object store (depot.answers)
-    |-- KubernetesError             1   platform   Kubernetes failed (clusters.kubernetes.failures, as all below)
+    |   `-- BadAnswer               1   platform   ... what answers is no object store (storage.core.answers)
+    |-- KubernetesError             1   platform   Kubernetes failed (kube.failures, as all below)
     |   |-- NoSuchObject            4   input      ... the object, its namespace or its kind does not exist
     |   |-- ObjectExists            1   input      ... there is an object of this name
     |   |-- Conflict                1   platform   ... another client has changed the object meanwhile

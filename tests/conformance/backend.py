@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from petctl.job.spec import Job
 
 from petctl.clusters.base import Cluster, LogLine, find_cluster
 from petctl.errors import PetctlError
 from petctl.home import petctl_home
+from petctl.job.spec import Job
 from petctl.jobs import JobHandle, Status, submit
 
 ROOT = Path(__file__).parents[2]

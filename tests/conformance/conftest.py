@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.conformance.backend import Backend
 
 from petctl.jobs import JobHandle
+from tests.conformance.backend import Backend
 
 KNOWN = {
     "debug": "tests.conformance.debug:DebugBackend",

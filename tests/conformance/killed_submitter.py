@@ -11,10 +11,9 @@ import signal
 import sys
 from types import FrameType
 
-from petctl.job.spec import Job
-
 from petctl.clusters.base import find_cluster
 from petctl.home import petctl_home
+from petctl.job.spec import Job
 
 calls = 0
 

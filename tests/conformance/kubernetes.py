@@ -11,6 +11,11 @@ from typing import Any, ClassVar
 
 import pytest
 import yaml
+
+from petctl.clusters.base import find_cluster
+from petctl.clusters.kubernetes.logs import node_of
+from petctl.errors import PetctlError
+from petctl.jobs import JobHandle
 from tests.conformance import backend as has
 from tests.conformance.backend import Backend
 from tests.k8s.cluster.cluster import Cluster
@@ -18,11 +23,6 @@ from tests.k8s.cluster.waiting import until
 from tests.k8s.namespaces import own_namespace
 from tests.k8s.operators import operator
 from tests.k8s.user import User
-
-from petctl.clusters.base import find_cluster
-from petctl.clusters.kubernetes.logs import node_of
-from petctl.errors import PetctlError
-from petctl.jobs import JobHandle
 
 AWAY = "away"  # what the user's configuration calls a cluster where nobody listens
 

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from petctl.jobs import JobHandle
 from tests.conformance.backend import Backend
 from tests.integration.local.conftest import still_there
-
-from petctl.jobs import JobHandle
 
 SLOTS = 8
 

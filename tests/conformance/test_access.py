@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.conformance.backend import OTHER_PROCESSES, TOKEN, UNREACHABLE, Backend
 
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.jobs import JobHandle
+from tests.conformance.backend import OTHER_PROCESSES, TOKEN, UNREACHABLE, Backend
 
 Start = Callable[..., JobHandle]
 

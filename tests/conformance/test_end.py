@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.conformance.backend import WAITING, Backend
 
 from petctl.errors import NotFound, UsageError
 from petctl.jobs import JobHandle
+from tests.conformance.backend import WAITING, Backend
 
 Start = Callable[..., JobHandle]
 

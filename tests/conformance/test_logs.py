@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conformance.backend import HELLO, OUTPUTS, TWO_STREAMS, Backend
 
 from petctl.jobs import JobHandle, LogLine
+from tests.conformance.backend import HELLO, OUTPUTS, TWO_STREAMS, Backend
 
 Start = Callable[..., JobHandle]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.conformance.backend import LOSE_CONTROLLER, LOSE_NODE, Backend
-
 from petctl.jobs import JobHandle
+from tests.conformance.backend import LOSE_CONTROLLER, LOSE_NODE, Backend
 
 Start = Callable[..., JobHandle]
 

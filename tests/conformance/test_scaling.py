@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.conformance.backend import Backend
 
 from petctl.errors import UsageError
 from petctl.jobs import JobHandle
+from tests.conformance.backend import Backend
 
 
 def test_a_job_grows_and_shrinks(backend: Backend, start: Callable[..., JobHandle]) -> None:

@@ -6,11 +6,11 @@ import hashlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.conformance.backend import Backend
 
 from petctl.errors import NotFound
 from petctl.jobs import JobHandle
 from petctl.jobs.secrets import list_secrets, remove_secret, set_secret
+from tests.conformance.backend import Backend
 
 
 @pytest.fixture

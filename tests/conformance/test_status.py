@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.conformance.backend import Backend
 
 from petctl.jobs import JobHandle, Status
+from tests.conformance.backend import Backend
 
 Start = Callable[..., JobHandle]
 LIFE = ("pending", "queued", "starting", "running", "succeeded")

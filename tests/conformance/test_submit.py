@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from petctl.job.spec import Job
-from tests.conformance.backend import OTHER_PROCESSES, Backend
 
 from petctl.clusters.base import AlreadyExists
 from petctl.errors import NotFound, UsageError
+from petctl.job.spec import Job
 from petctl.jobs import JobHandle, get, list_jobs, render
+from tests.conformance.backend import OTHER_PROCESSES, Backend
 
 Start = Callable[..., JobHandle]
 

@@ -23,7 +23,7 @@ from petctl.clusters.local.containers.node_containers import (
 from petctl.clusters.local.gpus import device_words, inside_container
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import UsageError
-from petctl.job import Job
+from petctl.job.spec import Job
 from petctl.job.task import decode_task
 
 PODMAN = """case "$1" in --version) echo podman version 4.3.1;; info) echo false;; esac"""

@@ -272,7 +272,7 @@ def _then_away(job_id: str, before: Any, real: Any, *words: Any) -> Any:
 def test_a_cluster_that_gives_summaries_is_asked_one_question_and_jobs_only_now_and_then(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, asked, lists = made(4, metric="loss"), [], []
     whole = cluster.status
 
@@ -284,8 +284,7 @@ def test_a_cluster_that_gives_summaries_is_asked_one_question_and_jobs_only_now_
     def statuses(wanted: Callable[[str], bool]) -> Iterator[Listed]:
         lists.append(len(asked))
         if len(lists) == 30:
-            for row in cluster.rows.values():
-                row |= {"state": "succeeded", "finished": 2.0, "exit_code": 0}
+            cluster.told = {job: {"state": "succeeded", "finished": 2.0, "exit_code": 0} for job in cluster.ids()}
         for job_id in cluster.ids():
             yield Listed(job_id, {**whole(job_id), "summary": True} if wanted(job_id) else None)
 
@@ -304,19 +303,19 @@ def test_a_cluster_that_gives_summaries_is_asked_one_question_and_jobs_only_now_
 def test_jobs_that_no_process_goes_on_with_are_attended_to_by_who_drives(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.fate = ""
+    cluster.end_as("")
     folder, attended = made(2), []
 
     def attend(job_id: str) -> float:
         attended.append(job_id)
-        cluster.rows[job_id] |= {"state": "lost", "finished": 2.0, "exit_code": 70, "unattended": False}
+        cluster.told[job_id] = {"state": "lost", "finished": 2.0, "exit_code": 70}
         return 1.0
 
     monkeypatch.setattr(cluster, "attend", attend)
     driver, leave = Driver(folder), threading.Event()
     driver.run(leave.set, leave)
-    cluster.rows["tune-001"] |= {"state": "lost", "finished": 1.0, "unattended": True}
-    cluster.fate = "succeeded"
+    cluster.told["tune-001"] = {"state": "lost", "finished": 1.0, "unattended": True}
+    cluster.end_as("succeeded")
     Driver(folder).peek()  # whoever only wants to know does nothing
     assert attended == []
     driver = Driver(folder)

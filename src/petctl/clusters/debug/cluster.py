@@ -7,6 +7,7 @@ would need that. Nobody can join from elsewhere, so there is no join file.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import socket
@@ -20,14 +21,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from petctl.clusters.base import AlreadyExists, Cluster, Listed, LogFilter, LogLine, Output
 from petctl.clusters.debug.gang import Gang
-from petctl.job.spec import IN_PLACE, Job, job_to_dict
-from petctl.job.task import encode_task
-
-from petctl.clusters.base import AlreadyExists, Cluster, LogFilter, LogLine, Output
 from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.port_forward import forwarded
 from petctl.errors import NotFound, UsageError
+from petctl.job.spec import IN_PLACE, Job, job_to_dict
+from petctl.job.task import encode_task
 from petctl.rendezvous.core.messages import CANCELLED, Outcome
 from petctl.submission.results import outputs_of
 from petctl.submission.task import check_command, command_line, config_of, interpreter, task_of, working_directory
@@ -103,6 +103,12 @@ class DebugCluster:
 
     def status(self, job_id: str) -> dict[str, Any]:
         return deepcopy(self._gang(job_id).status)
+
+    def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        return (Listed(job_id, self.status(job_id) if wanted(job_id) else None) for job_id in self.ids())
+
+    def attend(self, job_id: str) -> float:
+        return math.inf  # its thread does
 
     def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
         gang = self._gang(job_id)

@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from petctl.job.task import decode_task
-
 from petctl.agent.health.root_cause import from_stderr, signal_name
 from petctl.agent.launchers.launchers import command
 from petctl.agent.node.native import die_with_parent
@@ -26,6 +24,7 @@ from petctl.agent.workers.processes import signal_group
 from petctl.clusters.base import LogLine
 from petctl.controller.status.records import History, close_status, first_status, new_event
 from petctl.errors import PetctlError
+from petctl.job.task import decode_task
 from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED, Failure, Outcome, Place
 
 
