@@ -31,7 +31,7 @@ AGENT_PARTS = (
 )
 OPERATOR_PARTS = (
     *AGENT_PARTS,
-    *("config", "kube", "unattended.py"),
+    *("config", "kube", "unattended.py", "job/output.py"),
     *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate")),
     "clusters/kubernetes",
 )

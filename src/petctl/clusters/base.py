@@ -4,31 +4,25 @@ A cluster starts agents, lists them, stops them, reads their logs, sees to it th
 says where agents find it. Nothing here knows rounds or ranks: that is the rendezvous. Requests are split from acts:
 `plan` makes the exact objects that `submit` will create, and `render` prints them.
 
-A new cluster kind is one package under `petctl.clusters` with a `connect(home, settings)` that gives a `Cluster`, and
-one line in `KINDS`. It is imported when it is used, so nobody pays for another cluster's SDK.
+A new cluster kind is a package with a `connect(home, settings)` that gives a `Cluster`, named by an entry point of the
+group `petctl.clusters` (`petctl.config.kinds`). It is imported when it is used: no command pays for another cluster's
+SDK.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from petctl.config.kinds import DEFAULT, KINDS, all_kinds, find_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
+from petctl.job.output import Output
 
 if TYPE_CHECKING:
     from petctl.job.spec import Job  # the operator, which has no msgspec, needs this module too
-
-KINDS = {
-    "debug": "petctl.clusters.debug.cluster",
-    "local": "petctl.clusters.local.cluster",
-    "kubernetes": "petctl.clusters.kubernetes.cluster",
-    "k8s": "petctl.clusters.kubernetes.cluster",
-}
-DEFAULT = "local"
 
 
 class InUse(UsageError):
@@ -47,14 +41,6 @@ class LogLine(NamedTuple):
     stream: str  # "out" or "err"
     text: bytes
     node: str = ""
-
-
-class Output(NamedTuple):
-    """Where one output of a job lies; the one without an id is everything that has no place of its own."""
-
-    id: str
-    location: str
-    settings: dict[str, Any]  # how its store is reached, in the words of `stores:` in the configuration
 
 
 class Listed(NamedTuple):
@@ -179,8 +165,9 @@ def find_cluster(name: str, home: Path) -> Cluster:
         said = resource_settings(home, name)
     settings = {**said, "name": name}
     kind = str(settings.get("kind", name))
-    if kind not in KINDS:
-        there = ", ".join(sorted(KINDS))
+    connect = find_kind(kind)
+    if connect is None:
+        there = ", ".join(all_kinds())
         raise UsageError(f"there is no cluster {name!r}; those there are: {there}; {how_to_get_cluster(name)}")
-    cluster: Cluster = importlib.import_module(KINDS[kind]).connect(home, settings)
+    cluster: Cluster = connect(home, settings)
     return cluster

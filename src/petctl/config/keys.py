@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from petctl.config.kinds import KINDS, is_kind
 from petctl.errors import UsageError
 
 TOP = ("clusters", "stores", "folders", "store", "cache", "mounts", "secrets")
@@ -41,6 +42,8 @@ def kubernetes_keys() -> tuple[str, ...]:
 
 
 def _cluster_keys(kind: str, section: Mapping[Any, Any]) -> Collection[str]:
+    if "kind" in section and kind not in KINDS and is_kind(kind):
+        return section  # another package's, which checks them itself
     if kind == "local" or set(section) <= set(LOCAL):
         return LOCAL
     if set(section) <= set(KUBERNETES):  # nothing more has to be imported

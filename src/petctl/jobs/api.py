@@ -21,11 +21,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster, LogFilter, LogLine, Output, find_cluster
+from petctl.clusters.base import AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
 from petctl.clusters.patience import AWAY, Patience
+from petctl.config.kinds import DEFAULT
 from petctl.config.settings import resource_settings
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.home import petctl_home
+from petctl.job.output import Output
 from petctl.job.spec import IN_PLACE, Job, job_from_dict
 from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id

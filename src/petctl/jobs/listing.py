@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.base import DEFAULT, KINDS, Cluster, Listed, find_cluster
+from petctl.clusters.base import Cluster, Listed, find_cluster
+from petctl.config.kinds import DEFAULT, KINDS
 from petctl.config.settings import cluster_names, cluster_settings, resource_settings
 from petctl.errors import InternalError, PetctlError, UsageError
 from petctl.home import petctl_home

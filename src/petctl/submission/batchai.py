@@ -11,8 +11,8 @@ from typing import Any
 
 from petctl.agent.launchers.batchai import FOLDER, variables
 from petctl.agent.launchers.batchai import directories as places_of
-from petctl.clusters.base import Output
 from petctl.errors import PetctlError, UsageError
+from petctl.job.output import Output
 
 _OUTPUT = "AZ_BATCHAI_OUTPUT_"
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from petctl.clusters.base import DEFAULT, KINDS
+from petctl.config.kinds import DEFAULT, all_kinds, is_kind
 from petctl.config.settings import cluster_settings, project_root, sections
 from petctl.errors import SpecError, UsageError
 from petctl.job.spec import Job
@@ -138,5 +138,5 @@ def not_mapped(name: str, known: Mapping[str, Mapped]) -> str:
 
 def check_cluster(name: str) -> None:
     """Whether there is such a cluster at all: a slip of the pen must not mean the general map."""
-    if str(cluster_settings(name).get("kind", name)) not in KINDS:
-        raise UsageError(f"there is no cluster {name!r}; those there are: {', '.join(sorted(KINDS))}")
+    if not is_kind(str(cluster_settings(name).get("kind", name))):
+        raise UsageError(f"there is no cluster {name!r}; those there are: {', '.join(all_kinds())}")

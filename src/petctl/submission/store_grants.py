@@ -87,7 +87,7 @@ def grant_of(pinned: Mapping[str, Any], surroundings: Surroundings, write: bool,
 
 def keys_of(home: Path) -> Surroundings:
     """Where keys are looked for, without the configuration: what that said is pinned."""
-    from petctl.clusters.local.secrets import secret_value
+    from petctl.secret_file import secret_value
 
     return Surroundings(os.environ, {}, partial(secret_value, home))
 

@@ -6,8 +6,8 @@ import os
 from functools import partial
 from pathlib import Path
 
-from petctl.clusters.local.secrets import secret_value
 from petctl.config.settings import store_settings
+from petctl.secret_file import secret_value
 from petctl.storage.stores.credentials import Surroundings
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import petctl
-from petctl.clusters.local.secrets import set_secret
 from petctl.jobs import JobHandle, get, submit
+from petctl.secret_file import set_secret
 from tests.integration.containers.conftest import PYTHON, ContainerStage
 from tests.integration.containers.images import MARK
 from tests.integration.local.conftest import exists, job_path, processes_of, supervisor_pid

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from petctl.clusters.local.secrets import set_secret
 from petctl.errors import NotFound
+from petctl.secret_file import set_secret
 from tests.integration.containers.conftest import ContainerStage
 from tests.integration.containers.registry import empty_layer, registry
 from tests.integration.local.conftest import job_path

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local.secrets import list_secrets, secret_value, set_secret
 from petctl.compat.act.config import accounts
 from petctl.compat.act.config.accounts import Account, Hidden, opened, read_account
 from petctl.errors import UsageError
+from petctl.secret_file import list_secrets, secret_value, set_secret
 from petctl.storage.stores.credentials import find_access
 from petctl.storage.stores.location import parse_location
 from petctl.submission.stores import surroundings
@@ -133,7 +133,7 @@ def test_a_sas_that_was_kept_by_a_killed_process_is_known_as_its_own(
         set_secret(home, name, value)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("petctl.clusters.local.secrets.set_secret", killed)
+    monkeypatch.setattr("petctl.secret_file.set_secret", killed)
     with pytest.raises(KeyboardInterrupt), opened([Account("vig", sas=Hidden("sv=1&sig=x"))]):
         pass
     monkeypatch.undo()

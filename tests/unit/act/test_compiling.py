@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.local.secrets import list_secrets, secret_value
 from petctl.compat.act.compile import RunRequest, command_of, held_of, job_of, keep_password, layout_of, password_name
 from petctl.compat.act.config.accounts import Account, Hidden
 from petctl.compat.act.config.config import BlobFolder, Config
 from petctl.errors import UsageError
 from petctl.job.spec import Job, job_from_dict, job_to_dict
 from petctl.job.spec.folders import Folder
+from petctl.secret_file import list_secrets, secret_value
 
 PYTHON = ["python", "train.py", "--data", "voc20"]
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.local.secrets import list_secrets, set_secret
 from petctl.compat.batchai.service.clusters import find_target
 from petctl.compat.batchai.service.files import follow, list_files
 from petctl.compat.batchai.service.job_state import STATES, _seen, look
@@ -22,6 +21,7 @@ from petctl.errors import PetctlError, UsageError
 from petctl.files import take_lock
 from petctl.job.spec import Job
 from petctl.jobs.status import FINAL, ErrorStatus, SizeStatus, Status
+from petctl.secret_file import list_secrets, set_secret
 
 JOB = Address("g", "w", "e", "j")
 

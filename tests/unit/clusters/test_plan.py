@@ -14,11 +14,11 @@ from petctl.clusters.local.cluster import make_checkpoints
 from petctl.clusters.local.commands import supervisor_environment
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.job_directory import JobDirectory
-from petctl.clusters.local.secrets import list_secrets, remove_secret, secret_values, set_secret
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
 from petctl.job.spec import Job
 from petctl.job.task import decode_task
+from petctl.secret_file import list_secrets, remove_secret, secret_values, set_secret
 from petctl.submission.task import command_line, interpreter
 
 

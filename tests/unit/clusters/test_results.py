@@ -10,10 +10,10 @@ import pytest
 
 from petctl.clusters.local.build_record import make_plan
 from petctl.clusters.local.job_directory import JobDirectory
-from petctl.clusters.local.secrets import set_secret
 from petctl.controller.status.records import results_place
 from petctl.errors import NoSuchPlace, Refused, UsageError
 from petctl.job.spec import Job
+from petctl.secret_file import set_secret
 from petctl.storage.stores.credentials import Surroundings
 from petctl.submission.results import KEYS_LIVE, MISSING_LIVE, CurrentGrants, make_grants, outputs_of, plan_results
 from petctl.submission.store_grants import check, pin

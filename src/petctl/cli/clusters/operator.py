@@ -181,7 +181,7 @@ def _wishes(namespace: str | None, only_namespace: str) -> InstallOptions:
 
 
 def _api(cluster: str) -> Api:
-    from petctl.clusters.base import KINDS
+    from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_settings
     from petctl.kube.api import Api
     from petctl.kube.kubeconfig import find_access

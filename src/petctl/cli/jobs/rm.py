@@ -68,7 +68,8 @@ def command(jobs: tuple[str, ...], finished: bool, cluster: str | None, force: b
 def _ended(cluster: str | None) -> tuple[list[JobHandle], list[Kept]]:
     """The ended jobs of one cluster; without a name, of this machine, and then those of the others, which stay: a
     namespace may hold jobs of many users."""
-    from petctl.clusters.base import DEFAULT, find_cluster
+    from petctl.clusters.base import find_cluster
+    from petctl.config.kinds import DEFAULT
     from petctl.home import petctl_home
     from petctl.jobs import JobHandle, list_jobs
     from petctl.jobs.listing import list_by_cluster

@@ -21,11 +21,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import AlreadyExists, Cluster, Listed, LogFilter, LogLine, Output
+from petctl.clusters.base import AlreadyExists, Cluster, Listed, LogFilter, LogLine
 from petctl.clusters.debug.gang import Gang
 from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.port_forward import forwarded
 from petctl.errors import NotFound, UsageError
+from petctl.job.output import Output
 from petctl.job.spec import IN_PLACE, Job, job_to_dict
 from petctl.job.task import encode_task
 from petctl.rendezvous.core.messages import CANCELLED, Outcome

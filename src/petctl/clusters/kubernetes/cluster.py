@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import Listed, LogFilter, LogLine, Output
+from petctl.clusters.base import Listed, LogFilter, LogLine
 from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
@@ -31,6 +31,7 @@ from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.patience import Patience
 from petctl.errors import NotFound, Unreachable, UsageError
+from petctl.job.output import Output
 from petctl.job.spec import Job
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable

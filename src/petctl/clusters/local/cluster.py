@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import InUse, Listed, LogFilter, LogLine, Output
+from petctl import secret_file
+from petctl.clusters.base import InUse, Listed, LogFilter, LogLine
 from petctl.clusters.local import readers
-from petctl.clusters.local import secrets as secret_file
 from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.delete import remove_directory
 from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize, read_record
@@ -30,6 +30,7 @@ from petctl.clusters.local.submit import accept
 from petctl.clusters.local.upkeep import attend, finish
 from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
+from petctl.job.output import Output
 from petctl.job.spec import Job
 from petctl.job.task import CHECKPOINTS
 from petctl.rendezvous.net.join_file import read_join_file, write_join_file

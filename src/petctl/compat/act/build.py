@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.ignore import OWN_FILE
 from petctl.bundle.snapshot import Snapshot, take
-from petctl.clusters.base import DEFAULT
 from petctl.compat.act.compile import RunRequest, compile_line, job_of, keep_password
 from petctl.compat.act.config.config import Config
 from petctl.compat.act.engines import without_missing_engine
 from petctl.compat.act.pins import COMPILE, REQUIREMENTS, Pin, Progress, keep, last_pin, pin_tree, snapshot_of
 from petctl.compat.act.published import publish
 from petctl.compat.act.runs import to_stderr
+from petctl.config.kinds import DEFAULT
 from petctl.errors import PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.job.spec import Job

@@ -17,8 +17,8 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from petctl.clusters.base import DEFAULT
 from petctl.compat.act.config.config import Config, kind_of
+from petctl.config.kinds import DEFAULT
 from petctl.errors import UsageError
 from petctl.job.spec import Job
 from petctl.job.spec.folders import ALL, Folder
@@ -171,9 +171,9 @@ def keep_password(config: Config) -> None:
     """Keeps the registry's password among the secrets of this machine, whose engine gets the image."""
     if not config.image_password or not _is_here(config):
         return
-    from petctl.clusters.local.secrets import secret_value
     from petctl.home import petctl_home
     from petctl.jobs.secrets import set_secret
+    from petctl.secret_file import secret_value
 
     name, value = password_name(config), f"{config.image_user}:{config.image_password}"
     if secret_value(petctl_home(), name) != value:

@@ -20,7 +20,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.clusters.base import DEFAULT, AlreadyExists, find_cluster
+from petctl.clusters.base import AlreadyExists, find_cluster
 from petctl.clusters.local.gpus import visible_gpus
 from petctl.compat.act.compile import (
     GPUS,
@@ -39,6 +39,7 @@ from petctl.compat.act.config.config import FOLDER_OF_FILES, Config, default_fil
 from petctl.compat.act.engines import without_missing_engine
 from petctl.compat.act.pins import COMPILE, Pin, changed, last_pin, pin, some
 from petctl.compat.act.published import pin_published
+from petctl.config.kinds import DEFAULT
 from petctl.errors import InternalError
 from petctl.home import petctl_home
 from petctl.job.spec import Job

@@ -19,10 +19,10 @@ from typing import Any, Optional
 from petctl.agent.workers.python_copy import CannotCopy, fill
 from petctl.clusters.local.containers.engines import DOCKER, last_words
 from petctl.clusters.local.job_directory import JobDirectory, write_json
-from petctl.clusters.local.secrets import secret_values
 from petctl.errors import PetctlError, UsageError
 from petctl.files import locked, make_private_directory
 from petctl.rendezvous.core.messages import ENDED_FAILED, Outcome
+from petctl.secret_file import secret_values
 
 ENGINE_FAILED = 125  # what engines themselves exit with
 DOCKER_HUB = ("docker.io", "https://index.docker.io/v1/")

@@ -36,7 +36,6 @@ from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, read_
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.queue.queue import look
-from petctl.clusters.local.secrets import secret_values
 from petctl.controller.status.builder import members_of, node_rows, sentence_of, state_of
 from petctl.controller.status.records import UNSAVED_TOLD, results_place
 from petctl.controller.traced_machine import ObservedCoordinator
@@ -46,6 +45,7 @@ from petctl.rendezvous.core.events import Config, End, Event, Lost, Scale
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
 from petctl.rendezvous.net.calls import FLAG, WHOLE, Call
 from petctl.rendezvous.net.server import CoordinatorServer
+from petctl.secret_file import secret_values
 from petctl.text import counted, scaling
 
 if TYPE_CHECKING:

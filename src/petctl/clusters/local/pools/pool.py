@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from petctl import text
-from petctl.clusters.base import KINDS, AlreadyExists
+from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.pools import mounts, setup
 from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, Node
 from petctl.clusters.local.pools.nodes import counted, looked, read_nodes, write_nodes
@@ -36,6 +36,7 @@ from petctl.clusters.local.pools.spec import (
     write_spec,
 )
 from petctl.clusters.local.queue.queue import look
+from petctl.config.kinds import is_kind
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
 from petctl.files import make_private_directory
@@ -48,7 +49,7 @@ KILL_WITHIN = 30.0
 def create(home: Path, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Makes a cluster whole or not at all; its nodes are prepared in the background."""
     checked = spec_from(name, spec)
-    if name in KINDS or cluster_settings(name) or find_spec(home, name) is not None:
+    if is_kind(name) or cluster_settings(name) or find_spec(home, name) is not None:
         raise AlreadyExists(f"there is a cluster {name!r} already; delete it first, or take another name")
     now = time.time()
     checked = replace(checked, id=secrets.token_hex(8), created=now, changed=now)

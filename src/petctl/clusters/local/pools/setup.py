@@ -28,9 +28,9 @@ from petctl.clusters.local.pools.model import PREPARING
 from petctl.clusters.local.pools.nodes import looked, prepared, read_nodes
 from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, find_spec
 from petctl.clusters.local.processes import sweep
-from petctl.clusters.local.secrets import secret_values
 from petctl.errors import NotFound, PetctlError
 from petctl.files import is_locked, take_lock
+from petctl.secret_file import secret_values
 
 ATTEMPTS = 3
 SHOWN_LINES = 3  # of what a setup task wrote last

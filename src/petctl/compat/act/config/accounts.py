@@ -98,7 +98,7 @@ def _check_agreement(accounts: Iterable[Account]) -> None:
 
 def _keep(home: Path, account: Account) -> None:
     """Among petctl's secrets: the key, which opens all that a SAS opens, else the SAS, which petctl would prefer."""
-    from petctl.clusters.local.secrets import remove_secret, secret_value, set_secret
+    from petctl.secret_file import remove_secret, secret_value, set_secret
 
     key, sas = f"azure-{account.name}-key", f"azure-{account.name}-sas"
     if account.key:
@@ -117,7 +117,7 @@ def _keep(home: Path, account: Account) -> None:
 
 def _is_from_a_file(home: Path, sas: str) -> bool:
     """Whether this secret was left by an account file that had no key."""
-    from petctl.clusters.local.secrets import secret_value
+    from petctl.secret_file import secret_value
 
     return _mark(secret_value(home, sas)) == _kept(home).get(sas)
 

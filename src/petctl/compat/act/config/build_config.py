@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import DEFAULT, how_to_get_cluster
+from petctl.clusters.base import how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden, read_account
 from petctl.compat.act.config.config import BlobFolder, Config, is_cluster, kind_of
 from petctl.compat.act.config.documents import read_document, user_path
 from petctl.compat.act.config.keys import CODE, FOLDER, IDLE, IDLE_IN_ENTRY
 from petctl.compat.act.config.zip_rules import read_zip_options
+from petctl.config.kinds import DEFAULT
 from petctl.errors import UsageError
 from petctl.home import petctl_home
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 import msgspec
 from msgspec import field
 
-from petctl.clusters.base import DEFAULT, KINDS, how_to_get_cluster
+from petctl.clusters.base import how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden
 from petctl.compat.act.config.documents import BASE, converted, over, user_path, with_bases
 from petctl.compat.act.config.keys import KEYS
+from petctl.config.kinds import DEFAULT, is_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.home import petctl_home
@@ -118,7 +119,7 @@ def is_cluster(name: str) -> bool:
 def kind_of(name: str) -> str:
     """What kind of cluster it is; nothing where there is none of this name."""
     kind = str((cluster_settings(name) or resource_settings(petctl_home(), name)).get("kind", name))
-    return kind if kind in KINDS else ""
+    return kind if is_kind(kind) else ""
 
 
 def default_file() -> Path | None:

@@ -14,13 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import DEFAULT, AlreadyExists, Cluster
+from petctl.clusters.base import AlreadyExists, Cluster
 from petctl.compat.batchai.jobfile import Resolver
 from petctl.compat.batchai.service.machines import DEALLOCATIONS, kept
 from petctl.compat.batchai.service.mounts import fleet_mounts
 from petctl.compat.batchai.service.names import Address, check_name, parse_id, resource_id
 from petctl.compat.batchai.service.resource_store import Missing, Tree
 from petctl.compat.batchai.service.resources import trail_of
+from petctl.config.kinds import DEFAULT
 from petctl.errors import NotFound, PetctlError, UsageError
 
 OURS = "petctl://"  # before the names of petctl's own clusters, where Azure's have ids
@@ -33,7 +34,7 @@ _FROM_FLEET = {ours: theirs for theirs, ours in _TO_FLEET.items()}
 def create_cluster(home: Path, address: Address, settings: Mapping[str, Any], resolve: Resolver) -> dict[str, Any]:
     """A cluster with nodes; the settings are those of `machines.cluster_settings`, `resolve` knows where mounts are."""
     from petctl.clusters.local.pools import pool
-    from petctl.clusters.local.secrets import set_secret
+    from petctl.secret_file import set_secret
 
     tree = Tree(home)
     check_name("cluster", address.name)
@@ -125,9 +126,10 @@ def setup_output(home: Path, address: Address) -> Path | None:
 def find_target(home: Path, text: str, near: Address) -> dict[str, Any]:
     """The cluster that `-c` means: one of the workspace, an id, or any that petctl knows; also as `show` prints it.
     `here`: its jobs are on this machine, also when it is deleted."""
-    from petctl.clusters.base import KINDS, find_cluster
+    from petctl.clusters.base import find_cluster
     from petctl.clusters.local.cluster import LocalCluster
     from petctl.clusters.local.pools import pool
+    from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_names
 
     tree, text = Tree(home), text.removeprefix(OURS)
@@ -195,8 +197,8 @@ def delete_fleet(home: Path, record: Mapping[str, Any]) -> None:
 
 def _free_names(home: Path, address: Address) -> Iterator[str]:
     """Names for petctl, the plain one first; two groups may well have clusters of the same name."""
-    from petctl.clusters.base import KINDS
     from petctl.clusters.local.pools import pool
+    from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_names
 
     taken = {*KINDS, *cluster_names(), *pool.names(home)}

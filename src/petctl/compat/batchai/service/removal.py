@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import DEFAULT
 from petctl.compat.batchai.service.clusters import delete_fleet, forget_secrets
 from petctl.compat.batchai.service.jobs import SUBMITTING, handle_of, results_place
 from petctl.compat.batchai.service.names import Address
 from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
 from petctl.compat.batchai.service.resources import group_trail, trail_of
 from petctl.compat.batchai.service.storage import account_trail, accounts
+from petctl.config.kinds import DEFAULT
 from petctl.errors import NotFound, PetctlError
 from petctl.files import wait_for_lock
 

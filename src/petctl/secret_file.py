@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping
 
-from petctl.clusters.local.job_directory import write_json
 from petctl.errors import NotFound, UsageError
-from petctl.files import locked, make_private_directory
+from petctl.files import locked, make_private_directory, replace_json
 
 
 def secret_values(home: Path, references: Mapping[str, str]) -> Dict[str, str]:
@@ -33,7 +32,7 @@ def secret_value(home: Path, name: str) -> str:
 def set_secret(home: Path, name: str, value: str) -> None:
     """Keeps a value under a name, in place of an older one."""
     with _locked(home):
-        write_json(home / "secrets.json", {**_read(home), name: value}, mode=0o600, durable=True)
+        replace_json(home / "secrets.json", {**_read(home), name: value}, mode=0o600, durable=True)
 
 
 def remove_secret(home: Path, name: str) -> None:
@@ -42,7 +41,7 @@ def remove_secret(home: Path, name: str) -> None:
         known = _read(home)
         if known.pop(name, None) is None:
             raise NotFound(f"there is no secret {name!r}; `petctl secret ls` lists those there are")
-        write_json(home / "secrets.json", known, mode=0o600, durable=True)
+        replace_json(home / "secrets.json", known, mode=0o600, durable=True)
 
 
 def list_secrets(home: Path) -> List[str]:
