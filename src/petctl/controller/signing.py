@@ -19,10 +19,10 @@ class Signer(Protocol):
     """What signs: a job's grants, with whatever keys it has now."""
 
     def sign(self, grant: str, requests: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
-        """See depot.grants.Grants."""
+        """See storage.core.grants.Grants."""
 
     def page(self, grant: str, after: str) -> Dict[str, Any]:
-        """See depot.grants.Grants."""
+        """See storage.core.grants.Grants."""
 
 
 class Signing:

@@ -73,7 +73,8 @@ def _resolved(path: str, targets: Mapping[str, str]) -> str:
 
 
 def pin_containers(batchai: Mapping[str, Any], home: Path) -> list[dict[str, Any]]:
-    """The mounts of a job that lie in object stores, pinned as its mapped folders are; `jobfolders` knows the rest."""
+    """The mounts of a job that lie in object stores, pinned as its mapped folders are; `folder_mounts` knows the
+    rest."""
     remote = [mount for mount in batchai.get("mounts", ()) if "location" in mount]
     if not remote:
         return []

@@ -1,6 +1,6 @@
 """The socket on which a node's workers talk to their agent: who says what there, and how much of it is believed.
 
-One JSON object a line, one word in each: {"parked": {"round": 3}}. The words are listed in docs/architecture.md. A
+One JSON object a line, one word in each: {"parked": {"round": 3}}. The words are listed in docs/design/node.md. A
 worker that never connects is an ordinary one; one that has said "elastic" can be asked to park instead of being ended.
 
 Nothing that comes in can do harm: a line is bounded, so are the lines per second, what a worker does not read, and the

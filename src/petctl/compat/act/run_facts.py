@@ -35,7 +35,7 @@ _HOUR = 3600.0
 
 
 def facts(handle: JobHandle, paths: Sequence[Path] = ()) -> dict[str, object]:
-    """What is known of a run now; `paths`: its logs, as `runlogs.fetch` has brought them."""
+    """What is known of a run now; `paths`: its logs, as `run_logs.fetch` has brought them."""
     return facts_of(handle.status(), handle.record(), paths)
 
 

@@ -1,6 +1,6 @@
 """What is wrong with a job description: all of it at once, each with the path of its field.
 
-The rest of `spec/` raises `FieldError` and never formats a place; only `read.py`, which knows the file, turns paths
+The rest of `job/` raises `FieldError` and never formats a place; only `read.py`, which knows the file, turns paths
 into file:line:column. This module knows nothing of jobs.
 """
 

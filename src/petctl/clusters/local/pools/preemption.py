@@ -1,6 +1,6 @@
 """How a running job gives nodes back to a named cluster that gets smaller: it shrinks, waits in line again, or ends.
 
-What is asked of it follows from the nodes that are to leave (`fleet_model.wishes`), read anew each time: there is no
+What is asked of it follows from the nodes that are to leave (`model.wishes`), read anew each time: there is no
 message that could be lost, come late or outlive its reason. A supervisor that is killed while it obeys is replaced by
 one that reads the same.
 

@@ -1,7 +1,7 @@
 """What every verb of a front end has: its common options, how its answer is printed, what it says beside it.
 
     @leaf(group, "show", "batchai job show -n mnist", row=job_row)
-    @words.addressed("jobs", "-n", "--name")
+    @options.addressed("jobs", "-n", "--name")
     def show(address: Address) -> object: ...          the answer; NOTHING prints nothing
 
 `run` is a front end from the shell's words to the exit code; `VerbGroup` finds a verb's file when it is typed.

@@ -1,6 +1,6 @@
 """Every field of a Batch AI job file, and what it may hold. What becomes of a field is said where it is used.
 
-A problem that concerns one value alone is found here; what has to fit together is checked by `reading`, `tools` and
+A problem that concerns one value alone is found here; what has to fit together is checked by `read`, `tools` and
 `volumes`.
 """
 

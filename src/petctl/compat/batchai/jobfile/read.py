@@ -2,7 +2,7 @@
 
     {"$schema": ..., "properties": {...}}     or the properties themselves; in YAML the same
 
-What the fields mean is said in `compiling`. Settings files of clusters and file servers look alike (`read_settings`);
+What the fields mean is said in `compile`. Settings files of clusters and file servers look alike (`read_settings`);
 which fields those have is for whoever asks to know.
 """
 

@@ -68,7 +68,7 @@ def create_cluster(home: Path, address: Address, settings: Mapping[str, Any], re
 
 
 def read_cluster(home: Path, address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A cluster's record, and what is true of its nodes now, for `reported.cluster`."""
+    """A cluster's record, and what is true of its nodes now, for `report.cluster`."""
     from petctl.clusters.local.pools import pool
 
     record = Tree(home).read(trail_of("clusters", address))

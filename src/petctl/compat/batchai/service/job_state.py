@@ -34,7 +34,7 @@ STATES = {
 
 
 def look(home: Path, address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A job's record, and what is true of it now, for `reported.job`."""
+    """A job's record, and what is true of it now, for `report.job`."""
     tree, trail = Tree(home), trail_of("jobs", address)
     alive = is_locked(tree.directory(trail) / SUBMITTING)
     record = tree.read(trail)  # after that look: whoever has let go of the lock has written all there is

@@ -124,7 +124,7 @@ def account(name: str, record: Mapping[str, Any], directory: str) -> dict[str, A
 
 
 def job(address: Address, record: Mapping[str, Any], properties: Mapping[str, Any], seen: Mapping[str, Any]) -> Any:
-    """A job. `properties`: what its file says, complete; `seen`: what is true of it now (`standing.look`)."""
+    """A job. `properties`: what its file says, complete; `seen`: what is true of it now (`job_state.look`)."""
     return {
         **properties,
         **_made("jobs", address, record),

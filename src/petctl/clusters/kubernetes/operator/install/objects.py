@@ -3,7 +3,7 @@
     Namespace               where the operator lives; only in its own, and only for the whole cluster
     definition              the CustomResourceDefinition, and who may use it: whoever may edit or view a namespace
     ServiceAccount          who the operator is
-    (Cluster)Role, binding  what it may do with jobs: exactly what apply.py, cache.py and asking.py do
+    (Cluster)Role, binding  what it may do with jobs: exactly what apply.py, cache.py and coordinator_client.py do
     Lease, Role, binding    by which one of several leads
     ConfigMap               the operator itself, one file
     Deployment              two of it, in any image that has Python
