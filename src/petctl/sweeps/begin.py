@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from petctl.clusters.base import find_cluster
 from petctl.errors import UsageError
 from petctl.home import petctl_home
-from petctl.job.spec import IN_PLACE, Job, job_to_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import IN_PLACE, Job
 from petctl.jobs.names import name_of, new_id
 from petctl.sweeps.decide import check_conditions
 from petctl.sweeps.record import (

@@ -30,7 +30,8 @@ from petctl.clusters.local.job_directory import read_json, write_json
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.files import is_locked, make_private_directory, take_lock
 from petctl.home import petctl_home
-from petctl.job.spec import Job, job_from_dict
+from petctl.job.file.read import job_from_dict
+from petctl.job.spec import Job
 
 Decoded = TypeVar("Decoded")
 CODE = "code.tar.gz"

@@ -12,7 +12,9 @@ from petctl.compat.act.compile import RunRequest, command_of, held_of, job_of, k
 from petctl.compat.act.config.accounts import Account, Hidden
 from petctl.compat.act.config.config import BlobFolder, Config
 from petctl.errors import UsageError
-from petctl.job.spec import Job, job_from_dict, job_to_dict
+from petctl.job.file.read import job_from_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import Job
 from petctl.job.spec.folders import Folder
 from petctl.secret_file import list_secrets, secret_value
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from petctl.compat.act.run_facts import STATUS, facts_of
-from petctl.job.spec import Job, job_to_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import Job
 from petctl.jobs.status import FINAL, ErrorStatus, ProgressStatus, SizeStatus, Status
 
 STARTED = 1563257650.688519  # 2019-07-16T06:14:10Z

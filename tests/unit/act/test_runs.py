@@ -17,7 +17,8 @@ from petctl.compat.act.config.config import BlobFolder, Config, find_config
 from petctl.compat.act.pins import Pin, last_pin, pin
 from petctl.compat.act.runs import code_for, find_run, new_run_id, own_config, wish_of
 from petctl.errors import NotFound, UsageError
-from petctl.job.spec import Job, job_to_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import Job
 from petctl.jobs.names import checked_id
 
 

@@ -13,7 +13,8 @@ from petctl.clusters.local.build_record import make_plan
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.config.settings import project_root
 from petctl.errors import StoreUnreachable, UsageError
-from petctl.job.spec import Job, job_from_dict
+from petctl.job.file.read import job_from_dict
+from petctl.job.spec import Job
 from petctl.job.task import decode_task
 from petctl.submission import folder_mounts
 from petctl.submission.folders import find, folder_map, inside_project, look_up

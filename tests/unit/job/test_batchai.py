@@ -17,7 +17,8 @@ from petctl.compat.batchai.jobfile.fields import PROPERTIES, TOOLS
 from petctl.compat.batchai.jobfile.node_part import node_part
 from petctl.compat.batchai.jobfile.shape import Many, Shape
 from petctl.errors import SpecError
-from petctl.job.spec import job_from_dict, job_to_dict, read_job
+from petctl.job.file.read import job_from_dict, read_job
+from petctl.job.file.write import job_to_dict
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 MINIMAL: dict[str, Any] = {

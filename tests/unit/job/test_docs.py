@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from petctl.job.file.document import Builder
-from petctl.job.file.read import FILE_FIELDS
+from petctl.job.file.read import FILE_FIELDS, job_from_dict, read_job
 from petctl.job.file.yaml_text import parse_yaml
-from petctl.job.spec import Job, Rendezvous, format_duration, job_from_dict, read_job
+from petctl.job.spec import Job, Rendezvous, format_duration
+from petctl.job.spec.document import Builder
 
 PAGE = (Path(__file__).parents[3] / "docs" / "job-file.md").read_text()
 LINES = [line for line in PAGE.splitlines() if line.startswith("| `")]

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job.spec import Job, Size, read_job
+from petctl.job.file.read import read_job
+from petctl.job.spec import Job, Size
 
 
 @pytest.fixture(autouse=True)

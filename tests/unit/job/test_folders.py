@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job.spec import Job, job_from_dict, job_to_dict, read_job
+from petctl.job.file.read import job_from_dict, read_job
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import Job
 from petctl.job.spec.folders import Folder, parse_folder_option
 
 

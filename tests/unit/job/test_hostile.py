@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
-from petctl.job.file.document import Builder
 from petctl.job.file.json_text import parse_json
-from petctl.job.file.read import FILE_FIELDS
-from petctl.job.spec import Job, job_from_dict, read_job
+from petctl.job.file.read import FILE_FIELDS, job_from_dict, read_job
+from petctl.job.spec import Job
+from petctl.job.spec.document import Builder
 
 SYNTAX = [": ", ":", "- ", "\n", "\n  ", "[", "]", "{", "}", ",", '"', "'", "|", ">", "&a ", "*a", "!!int ", "#", "<<"]
 SYNTAX += ["~", "?", "\t", "\x85", "\u2028", "\ufeff", "%YAML 1.1\n", "---\n"]

@@ -10,7 +10,9 @@ from petctl.agent.workers.environment import output_variable
 from petctl.cli.job_options import build_job
 from petctl.cli.jobs.run import command as run
 from petctl.errors import SpecError, UsageError
-from petctl.job.spec import Job, job_from_dict, job_to_dict
+from petctl.job.file.read import job_from_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import Job
 from petctl.job.spec.outputs import variable_of
 
 

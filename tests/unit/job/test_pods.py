@@ -11,7 +11,9 @@ import pytest
 import yaml
 
 from petctl.errors import SpecError
-from petctl.job.spec import Job, job_from_dict, job_to_dict, job_to_yaml, read_job
+from petctl.job.file.read import job_from_dict, read_job
+from petctl.job.file.write import job_to_dict, job_to_yaml
+from petctl.job.spec import Job
 from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.volumes import Volume, parse_volume_option
 

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.errors import SpecError
-from petctl.job.file.document import MOST_DEPTH, MOST_VALUES, Builder
-from petctl.job.file.read import FILE_FIELDS
+from petctl.job.file.read import FILE_FIELDS, job_from_dict, read_job
+from petctl.job.file.write import job_to_dict, job_to_yaml
 from petctl.job.file.yaml_text import parse_yaml
-from petctl.job.spec import Job, Rendezvous, Size, job_from_dict, job_to_dict, job_to_yaml, read_job
+from petctl.job.spec import Job, Rendezvous, Size
+from petctl.job.spec.document import MOST_DEPTH, MOST_VALUES, Builder
 
 Write = Callable[..., str]
 

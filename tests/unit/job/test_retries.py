@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from petctl.errors import SpecError
-from petctl.job.spec import Job, job_from_dict, job_to_dict
+from petctl.job.file.read import job_from_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import Job
 from petctl.job.spec.retries import retried_causes, retried_codes, retry_on
 from petctl.submission.task import config_of
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from petctl.errors import SpecError, UsageError
-from petctl.job.file.read import job_from_dict
-from petctl.job.spec import Job, job_to_dict, job_to_yaml, read_job
+from petctl.job.file.read import job_from_dict, read_job
+from petctl.job.file.write import job_to_dict, job_to_yaml
+from petctl.job.spec import Job
 from petctl.job.spec.problems import FieldError
 from petctl.job.spec.roles import Role, parse_role_option, roles
 

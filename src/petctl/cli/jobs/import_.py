@@ -63,7 +63,7 @@ def command(files: tuple[str, ...], to: str, line: str | None, image: str | None
 
 
 def _job_text(whole: Job, output: str) -> str:
-    from petctl.job.spec import job_to_dict, job_to_yaml
+    from petctl.job.file.write import job_to_dict, job_to_yaml
     from petctl.submission.render import as_text
 
     return job_to_yaml(whole) if output == "yaml" else as_text([job_to_dict(whole)], output)

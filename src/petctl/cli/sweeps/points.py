@@ -16,8 +16,8 @@ from petctl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
     from petctl.cli.job_file import Prepared
-    from petctl.job.file.document import Builder, Document
     from petctl.job.spec import Job
+    from petctl.job.spec.document import Builder, Document
     from petctl.sweeps.space import Point
 
 _SHELL = ("shell", "prepare")  # there, ${OTHER} is the shell's own

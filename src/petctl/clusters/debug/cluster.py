@@ -26,8 +26,9 @@ from petctl.clusters.debug.gang import Gang
 from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.port_forward import forwarded
 from petctl.errors import NotFound, UsageError
+from petctl.job.file.write import job_to_dict
 from petctl.job.output import Output
-from petctl.job.spec import IN_PLACE, Job, job_to_dict
+from petctl.job.spec import IN_PLACE, Job
 from petctl.job.task import encode_task
 from petctl.rendezvous.core.messages import CANCELLED, Outcome
 from petctl.submission.results import outputs_of

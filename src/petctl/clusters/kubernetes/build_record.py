@@ -30,7 +30,8 @@ from petctl.clusters.kubernetes.pods.manifests import (
 from petctl.clusters.kubernetes.summaries import about
 from petctl.config.keys import kubernetes_keys
 from petctl.errors import UsageError
-from petctl.job.spec import IN_PLACE, Job, Rendezvous, job_to_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import IN_PLACE, Job, Rendezvous
 from petctl.job.spec.folders import NONE
 from petctl.job.spec.pods import PodOptions
 from petctl.job.task import CHECKPOINTS, Code, encode_task

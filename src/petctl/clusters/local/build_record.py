@@ -25,7 +25,8 @@ from petctl.clusters.local.pools.spec import check_size, read_spec, shared_place
 from petctl.clusters.local.queue.slots import default_slots
 from petctl.config.settings import positive_setting, project_root, top_setting
 from petctl.errors import UsageError
-from petctl.job.spec import IN_PLACE, Job, job_to_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import IN_PLACE, Job
 from petctl.job.task import CHECKPOINTS, Code, Task, encode_task
 from petctl.submission.folders import folder_names
 from petctl.submission.task import (

@@ -17,7 +17,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from petctl.job.file.document import Value
+from petctl.job.spec.document import Value
 from petctl.job.spec.problems import Path, Problem, did_you_mean, plain
 
 _REFERENCE = re.compile(r"(\$?)\$\{([^{}]*)\}")

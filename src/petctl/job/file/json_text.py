@@ -9,7 +9,7 @@ import re
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]
 from typing import NoReturn
 
-from petctl.job.file.document import Builder, Document, Mark, Value, unquoted
+from petctl.job.spec.document import Builder, Document, Mark, Value, unquoted
 
 _BLANK = re.compile(r"[ \t\n\r]*")
 _WORD = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null", re.ASCII)

@@ -12,9 +12,9 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from petctl.errors import SpecError
-from petctl.job.file.document import Builder, Document, Mark
 from petctl.job.file.fill import fill
 from petctl.job.spec import values
+from petctl.job.spec.document import Builder, Document, Mark
 from petctl.job.spec.job import FIELDS, Job
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field
 

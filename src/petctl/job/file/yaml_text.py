@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from petctl.job.file.document import Builder, Document, Mark, Value, unquoted
+from petctl.job.spec.document import Builder, Document, Mark, Value, unquoted
 from petctl.job.spec.problems import plain, shown
 
 _NOTHING = ("", "~", "null", "Null", "NULL")

@@ -82,7 +82,7 @@ def command_from(value: object) -> Command:
     except FieldError as error:
         raise FieldError(problem.under("command") for problem in error.problems) from None
     if isinstance(command, JobFile):
-        raise wrong(f"{shown(command.path)} is a job file; read it with petctl.job.spec.read_job", "command")
+        raise wrong(f"{shown(command.path)} is a job file; read it with petctl.job.file.read.read_job", "command")
     return command
 
 

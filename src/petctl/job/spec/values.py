@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from petctl.job.file.document import Bare
+from petctl.job.spec.document import Bare
 from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 
 _K = TypeVar("_K", str, int)

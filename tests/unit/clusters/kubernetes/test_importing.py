@@ -15,7 +15,8 @@ from petctl.clusters.kubernetes.convert.convert import ConvertOptions, find_jobs
 from petctl.clusters.kubernetes.convert.converted import elastic_job, job
 from petctl.clusters.kubernetes.convert.launcher_args import Launch, launcher_length, read_launch
 from petctl.errors import UsageError
-from petctl.job.spec import job_from_dict, job_to_dict
+from petctl.job.file.read import job_from_dict
+from petctl.job.file.write import job_to_dict
 from petctl.job.spec.problems import FieldError
 
 HERE = Path(__file__).parent / "foreign"

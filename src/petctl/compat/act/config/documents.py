@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from petctl.errors import UsageError
-from petctl.job.file.document import Builder, Document
+from petctl.job.spec.document import Builder, Document
 from petctl.job.spec.problems import FieldError, Problem, unknown_field
 
 BASE = "_base_"

@@ -17,9 +17,9 @@ from petctl.compat.batchai.jobfile.compile import Compiled, JobFile, Reading
 from petctl.compat.batchai.jobfile.fields import PROPERTIES, REPORTED
 from petctl.compat.batchai.jobfile.shape import Shape, examine
 from petctl.errors import SpecError
-from petctl.job.file.document import Builder, Document
 from petctl.job.file.json_text import parse_json
 from petctl.job.file.read import document_of, located
+from petctl.job.spec.document import Builder, Document
 from petctl.job.spec.problems import FieldError, Path, Problem, shown, unknown_field, wrong
 
 ACCOUNT, KEY = "AZURE_BATCHAI_STORAGE_ACCOUNT", "AZURE_BATCHAI_STORAGE_KEY"

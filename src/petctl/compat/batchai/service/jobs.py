@@ -125,7 +125,7 @@ def again(home: Path, address: Address, name: str, cluster: str) -> Job:
     from msgspec.structs import replace
 
     from petctl.compat.batchai.jobfile import own_name
-    from petctl.job.spec import job_from_dict
+    from petctl.job.file.read import job_from_dict
 
     record = handle_of(home, address).record()
     before = job_from_dict(record["job"])
