@@ -456,6 +456,7 @@ def test_a_sweep_whose_directory_is_gone_can_be_cancelled(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").rmdir()
     told("cancel", "tune")
+    assert cluster.states() == {"cancelled"}
     assert states(Driver(folder)) == ["cancelled"] * 2
 
 
