@@ -93,7 +93,7 @@ class Backend:
         return json.dumps(self.connect().record(job_id)).encode()
 
     def lose_node(self, handle: JobHandle, node: str) -> None:
-        """Takes a node from a job without a word."""
+        """Takes a node from a job; whether it may say a last word is the cluster's way."""
         raise NotImplementedError
 
     def lose_controller(self, handle: JobHandle) -> None:
@@ -143,7 +143,7 @@ class Backend:
     def tell(self, handle: JobHandle, word: str, *nodes: str) -> None:
         """Tells the workers of these nodes something, or of all."""
         for node in nodes or [node.name for node in handle.status().nodes if node.state == "running"]:
-            assert handle.exec(["sh", "-c", f'touch "$PETCTL_OUTPUT_DIR/{word}"'], node) == 0
+            assert handle.exec(["sh", "-c", f'touch "${{PETCTL_OUTPUT_DIR:?}}/{word}"'], node) == 0
 
     def petctl(self, *words: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """The command line, in a process of its own."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from petctl.errors import UsageError
+from petctl.errors import PetctlError, UsageError
 from petctl.jobs import JobHandle
 from tests.conformance.backend import Backend
 
@@ -33,8 +33,9 @@ def test_a_job_grows_and_shrinks(backend: Backend, start: Callable[..., JobHandl
 
 @pytest.mark.parametrize("size", [0, 4, -1])
 def test_a_size_out_of_bounds_is_refused_with_the_bounds(backend: Backend, live: JobHandle, size: int) -> None:
-    with pytest.raises(UsageError, match=rf"{live.id} may have 1 to 3 nodes, not {size}"):
+    with pytest.raises(PetctlError, match=rf"{live.id} may have 1 to 3 nodes, not {size}") as told:
         live.scale(size)
+    assert told.value.code == 2
     assert live.status().size.wanted == 2
 
 
