@@ -25,7 +25,7 @@ def test_a_lost_node_is_replaced_and_costs_nothing(backend: Backend, start: Star
     backend.running(handle, 2)
     backend.lose_node(handle, "1")
     second = backend.greeted(handle, 2, after=first[0].round)
-    assert (second[0].node, second[1].node) == ("0", "1")
+    assert second[0].node == "0"  # it keeps its rank; the other may have another name
     backend.running(handle, 2, after=first[0].round)
     backend.tell(handle, "finish")
     end = handle.wait(backend.patience)
