@@ -71,10 +71,10 @@ def test_logs_and_wait_go_on_when_the_server_was_away(user: User, gate: Gate) ->
         assert following.wait(90) == 0
 
 
-@pytest.mark.parametrize("when", ["is submitted", "step 1 "])
+@pytest.mark.parametrize("when", ["submitted job", "step 1 "])
 def test_ctrl_c_cancels_from_the_first_moment(user: User, when: str) -> None:
     with started(user, "run", "-c", "k8s", "steps.py") as running:
-        line_with(running.stderr if when == "is submitted" else running.stdout, when)
+        line_with(running.stderr if when == "submitted job" else running.stdout, when)
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=90)
     assert running.returncode == 130, said

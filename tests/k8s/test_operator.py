@@ -135,7 +135,7 @@ def test_from_apply_to_delete(owner: Owner) -> None:
     assert table[1].split()[:6] == ["job", "1", "3", "2", "2", "Running"]
     owner.finish()
     status = owner.phase("Succeeded")
-    assert (status["exitCode"], status["message"]) == (0, "succeeded: all workers ended well")
+    assert (status["exitCode"], status["message"]) == (0, "succeeded: all workers finished successfully")
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
         "Created": "True",
         "Running": "False",

@@ -67,7 +67,7 @@ def _run(words: Sequence[str], command: click.Command, program: str, invocation:
         if error.format_message().startswith("Usage: "):  # verbs under a verb, and none was named: click shows the help
             return _print(error.format_message(), 2)
         where = error.ctx.command_path if error.ctx else program
-        return _tell(f"{_sentence(error)}\n('{where} --help' tells more)", 2, invocation)
+        return _tell(f"{_sentence(error)}\n(see '{where} --help')", 2, invocation)
     except click.ClickException as error:
         return _tell(error.format_message(), error.exit_code, invocation)
     except (KeyboardInterrupt, click.Abort):
@@ -103,7 +103,7 @@ def _silence(stream: TextIO) -> None:
 def _sentence(error: click.UsageError) -> str:
     message = error.format_message()
     if isinstance(error, click.NoSuchOption) and error.ctx and any(p.name == "words" for p in error.ctx.command.params):
-        behind = f"The command's own options stand behind it: {error.ctx.command_path} COMMAND {error.option_name}"
+        behind = f"Options for your script go after it: {error.ctx.command_path} COMMAND {error.option_name}"
         message = f"no such option {error.option_name!r}.{_close(error)} {behind}"
     return message[:1].lower() + message[1:]
 

@@ -36,7 +36,7 @@ class LazyGroup(click.Group):
         word = args[0]
         if word in VERBS or word.startswith("-"):
             return super().resolve_command(ctx, args)
-        raise click.UsageError(f"there is no verb {word!r}.{_advice(word)}", ctx)
+        raise click.UsageError(f"unknown command {word!r}.{_advice(word)}", ctx)
 
     def get_help(self, ctx: click.Context) -> str:
         return overview()

@@ -87,7 +87,7 @@ _OPTIONS: list[Callable[[Any], Any]] = [
     ),
     click.option("--no-folders", is_flag=True, help="No mapped folders."),
     click.option("--allow-secret", "allow_secrets", metavar="FILES", multiple=True, help="Files that are no secrets."),
-    click.option("-q", "--quiet", is_flag=True, help="No words of petctl's own but errors."),
+    click.option("-q", "--quiet", is_flag=True, help="Only print errors."),
 ]
 
 
@@ -222,7 +222,7 @@ def classify(words: Sequence[str], module: bool, shell: str | None) -> Command |
             raise UsageError(f"a command is the line of --shell or {words[0]!r}, not both; quote the whole line")
         return classify_command([shell], shell=True)
     if not words:
-        raise UsageError("what is to be run? Name a script, a program or a job file, such as: petctl run train.py")
+        raise UsageError("nothing to run: give a script, a program or a job file, such as: petctl run train.py")
     command = classify_command(words, module=module)
     if isinstance(command, JobFile):
         return JobFile(command.path, command.words[1:]) if command.words[:1] == ["--"] else command

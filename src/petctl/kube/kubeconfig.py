@@ -110,7 +110,7 @@ def _service_account(settings: Mapping[str, Any]) -> Access:
     token = SERVICE_ACCOUNT / "token"
     if not host or not token.is_file():
         raise UsageError(
-            f"no way to a Kubernetes cluster is known: KUBECONFIG is not set and {Path.home() / '.kube/config'} does "
+            f"no kubeconfig found: KUBECONFIG is not set and {Path.home() / '.kube/config'} does "
             "not exist; get a kubeconfig from the cluster's administrator, or set `kubeconfig` of this cluster in "
             "petctl.yaml"
         )

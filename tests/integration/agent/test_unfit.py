@@ -36,7 +36,7 @@ def test_what_would_come_again_ends_the_job_with_its_restarts_unused(
     outcome = bench.ended()
     assert (outcome.state, outcome.code) == (ENDED_FAILED, 127)
     assert outcome.failure is not None and outcome.failure.lasting and outcome.failure.cause == cause
-    assert outcome.sentence.startswith(f"node n0 cannot do its part: {said}")
+    assert outcome.sentence.startswith(f"node n0 could not start its workers: {said}")
     assert node.wait() == 127
     now = bench.status()
     assert (now["spent"], now["round"]) == (0, 1)
@@ -65,7 +65,7 @@ def test_the_job_goes_on_without_the_one_node_that_lacks_the_program(bench: Benc
     until(lambda: states() == {"n0": "running", "n1": "unfit"}, "a round without n1")
     assert bench.line(number=2) == "0 of 1"
     now = bench.status()
-    why = "node n1 cannot do its part: cannot start only-here: No such file or directory"
+    why = "node n1 could not start its workers: cannot start only-here: No such file or directory"
     assert now["reason"] == why and now["sentence"] == f"running on 1 node, 1 worker; {why}"
     end.touch()
     assert bench.ended().state == SUCCEEDED

@@ -119,7 +119,7 @@ def test_no_upload_runs_where_it_lies(petctl: Petctl, project: Path) -> None:
 def test_a_project_that_cannot_be_a_snapshot_runs_in_place_and_says_why(petctl: Petctl, project: Path) -> None:
     (project / ".env").write_text("TOKEN=x\n")
     done = petctl("run", "says.py")
-    assert "runs in place" in done.stderr and ".env" in done.stderr
+    assert "running in place (no snapshot)" in done.stderr and ".env" in done.stderr
     assert "no snapshot" in petctl.json("list")[0]["code"]
     assert "in place" not in petctl("run", "-q", "says.py").stderr
     elsewhere = petctl("run", str(project / "says.py")).stderr  # an absolute name is meant as it is

@@ -28,7 +28,7 @@ def test_a_job_says_hello_and_ends(bench: PodBench, python: str) -> None:
     said = sorted(line for node in nodes for line in bench.lines(node))
     assert said == ["hello from 0 of 2", "hello from 1 of 2", "trouble", "trouble"]
     message = container.message()
-    assert message["outcome"] == {"state": "succeeded", "code": 0, "sentence": "all workers ended well"}
+    assert message["outcome"] == {"state": "succeeded", "code": 0, "sentence": "all workers finished successfully"}
     assert (message["rounds"], message["spent"], message["size"]) == (1, 0, {"min": 2, "wanted": 2, "max": 2})
     assert message["started"] < message["finished"]
     events = container.events()

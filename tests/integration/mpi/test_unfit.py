@@ -28,4 +28,4 @@ def test_no_restart_is_used_up(mpi: Stage, fields: dict[str, Any], cause: str) -
     status = submit(job).wait(PATIENCE)
     assert (status.state, status.exit_code, status.spent, status.round) == ("failed", 127, 0, 1)
     assert status.error is not None and status.error.lasting and status.error.cause == cause
-    assert status.sentence.startswith(f"node {status.error.node} cannot do its part: ")
+    assert status.sentence.startswith(f"node {status.error.node} could not start its workers: ")

@@ -253,7 +253,7 @@ async def test_a_machine_that_fails_does_not_end_the_coordinator(caplog, monkeyp
 
 @in_loop
 async def test_an_outcome_is_recorded_before_the_machine_hears_of_it():
-    machine, outcome = ScriptedMachine(), Outcome("succeeded", 0, "all workers ended well")
+    machine, outcome = ScriptedMachine(), Outcome("succeeded", 0, "all workers finished successfully")
     attempts = []
 
     def record(what):

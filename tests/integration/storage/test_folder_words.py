@@ -66,7 +66,7 @@ def test_words_that_could_mean_either_are_refused_where_it_matters(mapped: Scene
 def test_wrong_words_say_what_to_do(mapped: Scene) -> None:
     assert "is in no mapped folder; those there are: data (" in mapped.petctl("up", "models", code=2).stderr
     assert "is in no mapped folder" in mapped.petctl("down", "models/a", code=2).stderr
-    assert "name the other, too" in mapped.petctl("up", f"{mapped.root}/data", code=2).stderr
+    assert "give both a source and a destination" in mapped.petctl("up", f"{mapped.root}/data", code=2).stderr
     assert "has data/apart in it, mapped to another place" in mapped.petctl("up", "data", code=2).stderr
     assert "no cluster 'moon'" in mapped.petctl("ls", "@moon:data", code=2).stderr
     mapped.petctl("up", "data", "@data")  # with both ends it is clear

@@ -87,7 +87,7 @@ def test_errors_follow_the_output_option(failing, capfd: pytest.CaptureFixture[s
         (["cancel"], "which job"),
         (["rm"], "--finished"),
         (["wait"], "which job"),
-        (["exec", "x"], "what is to be run"),
+        (["exec", "x"], "nothing to run"),
     ],
 )
 def test_wrong_words_exit_with_2_and_name_the_right_ones(
@@ -160,11 +160,11 @@ def test_the_report_of_a_fault_is_in_petctls_home(
     [
         (
             ["run", "--lr", "0.1", "train.py"],
-            "no such option '--lr'. The command's own options stand behind it: petctl run COMMAND --lr",
+            "no such option '--lr'. Options for your script go after it: petctl run COMMAND --lr",
         ),
         (
             ["submit", "--node", "3", "train.py"],
-            "no such option '--node'. Did you mean --nodes? The command's own options",
+            "no such option '--node'. Did you mean --nodes? Options for your script",
         ),
         (["list", "--foo"], "no such option '--foo'."),
     ],

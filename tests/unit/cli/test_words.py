@@ -112,7 +112,7 @@ def test_a_name_alone_is_taken_from_the_environment(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "what is to be run"),
+        ([], "nothing to run"),
         (["--shell", "echo", "x.py"], "not both"),
         (["-e", "SURELY_NOT_SET", "train.py"], "SURELY_NOT_SET"),
         (["--secret", "KEY", "train.py"], "--secret KEY"),

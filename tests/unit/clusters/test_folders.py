@@ -205,7 +205,7 @@ def test_a_job_in_place_sees_what_is_there(project: Path) -> None:
     with pytest.raises(UsageError, match=r"runs in place; .* data is missing: bring it with: petctl data down data"):
         record(project, code="none")
     (project / ".env").write_text("KEY=1")
-    with pytest.raises(UsageError, match=r"(?s)runs in place, without a snapshot.*\.env.*data is missing"):
+    with pytest.raises(UsageError, match=r"(?s)running in place \(no snapshot\).*\.env.*data is missing"):
         record(project)
     for name in ("data", "out", "models"):
         (project / name).mkdir()

@@ -73,7 +73,7 @@ def test_something_else_in_braces() -> None:
 
 def test_a_filled_value_is_checked_where_it_stands() -> None:
     assert problems("script: a.py\nnodes: ${N}\n", N="0") == [
-        "job.yaml:2:8: nodes: the least number of nodes must be 1 or more, got 0"
+        "job.yaml:2:8: nodes: the minimum number of nodes must be 1 or more, got 0"
     ]
 
 

@@ -170,7 +170,7 @@ def test_the_same_problems_in_json(write: Write) -> None:
     path = write('{"script": "a.py",\n "restrts": 3,\n "nodes": 0, "nodes": 1,\n "env": {"A": null}}', "job.json")
     assert problems(path) == [
         "job.json:2:2: restrts: unknown field; did you mean 'restarts'?",
-        "job.json:3:11: nodes: the least number of nodes must be 1 or more, got 0",
+        "job.json:3:11: nodes: the minimum number of nodes must be 1 or more, got 0",
         "job.json:3:14: 'nodes' is given twice; first in line 3",
         'job.json:4:15: env.A: expected text, got nothing; write "" for empty text',
     ]

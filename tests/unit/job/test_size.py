@@ -43,9 +43,9 @@ def test_junk(written: object) -> None:
         ("0", "must be 1 or more"),
         (0, "must be 1 or more"),
         ("0:3", "must be 1 or more"),
-        ("3:1", r"the most nodes \(1\) must not be fewer than the least \(3\)"),
-        ("2:1:3", r"initial number of nodes \(1\) must lie in 2:3"),
-        ("1:4:3", r"initial number of nodes \(4\) must lie in 1:3"),
+        ("3:1", r"maximum \(1\) is less than minimum \(3\)"),
+        ("2:1:3", r"initial number of nodes \(1\) must be between 2 and 3"),
+        ("1:4:3", r"initial number of nodes \(4\) must be between 1 and 3"),
     ],
 )
 def test_impossible(written: object, sentence: str) -> None:

@@ -119,7 +119,7 @@ def test_a_verdict_says_that_a_restart_would_change_nothing() -> None:
     budget.confirm_failure(LASTING)
     outcome = budget.outcome([1])
     assert outcome is not None and (outcome.state, outcome.code, outcome.failure) == (m.ENDED_FAILED, 127, LASTING)
-    assert outcome.sentence == "node 1 cannot do its part: no mpirun (a restart would change nothing)"
+    assert outcome.sentence == "node 1 could not start its workers: no mpirun (a restart would change nothing)"
 
 
 @pytest.mark.parametrize("cause", ["missing-module", "syntax", "arguments", "relative-import", "no-stdin"])

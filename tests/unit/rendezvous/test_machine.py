@@ -224,11 +224,13 @@ def test_a_node_that_cannot_do_its_part_is_left_out_where_enough_others_are_ther
     assert story.machine.phase == "running", "node 0 has not shown that it lives"
     story.at_work("0", m.RUNNING, probe=1)
     told = story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
-    assert told["0"].kind == m.PREPARE and told["0"].sentence == "node 1 cannot do its part: there is no mpirun"
+    assert (
+        told["0"].kind == m.PREPARE and told["0"].sentence == "node 1 could not start its workers: there is no mpirun"
+    )
     assert {name: node.eligible for name, node in story.machine.nodes.items()} == {"0": True, "1": False}
     assert story.machine.budget.spent == 0
     row = story.machine.status()["nodes"][1]
-    assert (row["state"], row["note"]) == ("unfit", "node 1 cannot do its part: there is no mpirun")
+    assert (row["state"], row["note"]) == ("unfit", "node 1 could not start its workers: there is no mpirun")
     assert [effect.kind for effect in story.effects if isinstance(effect, Event)] == ["failure", "round"]
 
 
@@ -252,7 +254,9 @@ def test_a_node_that_comes_anew_is_not_left_out_any_more() -> None:
     assert not story.machine.nodes["1"].eligible
     story.say("0", state=m.PREPARED, epoch=1, round=2, port=4242)
     story.say("1", state=m.PREPARED, epoch=1, round=2)
-    assert story.machine.sentence == ("running on 1 node, 1 worker; node 1 cannot do its part: there is no mpirun")
+    assert story.machine.sentence == (
+        "running on 1 node, 1 worker; node 1 could not start its workers: there is no mpirun"
+    )
     story.machine.step(Disconnected("1", "i-1"), story.now)
     story.machine.settle(story.now)
     assert story.machine.sentence == "running on 1 node, 1 worker"
@@ -268,7 +272,7 @@ def test_whoever_waits_for_others_is_told_of_the_node_that_is_left_out() -> None
     story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
     story.machine.step(Disconnected("0", "i-0"), story.now)
     story.say("1", state=m.PREPARED, epoch=1, round=2)
-    why = "node 1 cannot do its part: there is no mpirun"
+    why = "node 1 could not start its workers: there is no mpirun"
     assert story.machine.sentence == f"waiting: 0 of 2 nodes, at least 1 are needed; {why}"
     story.now = CONFIG.join_timeout
     story.say("1", state=m.PREPARED, epoch=1, round=2)
@@ -289,7 +293,7 @@ def test_where_too_few_can_do_their_part_the_job_ends_with_its_restarts_unused(l
     story.at_work("1", m.FAILED, failure=unfit("1"), probe=1)
     (record,) = [effect for effect in story.effects if isinstance(effect, Record)]
     assert (record.outcome.state, record.outcome.code, record.outcome.failure) == (m.ENDED_FAILED, 127, unfit("1"))
-    assert record.outcome.sentence.startswith("node 1 cannot do its part: there is no mpirun")
+    assert record.outcome.sentence.startswith("node 1 could not start its workers: there is no mpirun")
     assert story.machine.budget.spent == 0
 
 
@@ -367,7 +371,7 @@ def serving_story() -> Story:
 def test_a_job_has_succeeded_when_only_servers_are_left() -> None:
     story = serving_story()
     story.at_work("0", m.DONE, ended=True)
-    assert story.machine.ending == Outcome(m.SUCCEEDED, 0, "all workers ended well")
+    assert story.machine.ending == Outcome(m.SUCCEEDED, 0, "all workers finished successfully")
 
 
 def test_a_server_beside_the_last_worker_is_not_waited_for_either() -> None:

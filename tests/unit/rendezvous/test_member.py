@@ -259,7 +259,7 @@ def test_who_served_in_a_round_has_to_say_so_again_in_the_next() -> None:
 def test_servers_get_their_whole_grace_when_the_job_has_succeeded() -> None:
     member = running()
     member.step(node.Serving(1), 0.3)
-    over = Order(header(seq=3), m.CLOSE, outcome=Outcome(m.SUCCEEDED, 0, "all workers ended well"))
+    over = Order(header(seq=3), m.CLOSE, outcome=Outcome(m.SUCCEEDED, 0, "all workers finished successfully"))
     stop = only(member.step(node.Received(over), 0.4), node.Stop)
     assert (stop.grace, stop.planned, stop.final) == (30.0, True, True)
     assert only(member.step(node.WorkersStopped(), 0.5), node.Exit).outcome == over.outcome

@@ -61,7 +61,7 @@ def test_rows() -> None:
     assert summary.state == "left"
     assert summary.best is not None and summary.best.point == 1  # a failed one is not the best
     assert summary.sentence == ("3 of 4 points are done (1 failed, 2 succeeded, 1 waiting); best loss 2 (lr=0.1)")
-    assert advice(summary) == ["nobody drives it; go on with: petctl sweep resume tune"]
+    assert advice(summary) == ["the sweep is stopped; continue it with: petctl sweep resume tune"]
     assert json.loads(json.dumps(to_plain(summary), allow_nan=False))["points"][2]["value"] == "nan"
     table = list(csv.DictReader(io.StringIO(to_csv(summary, "loss"))))
     assert [row["lr"] for row in table] == ["0.1", "0.2", "0.3", "0.4"]

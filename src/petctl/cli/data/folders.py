@@ -55,7 +55,7 @@ def both_ends(word: str) -> tuple[Location, Location]:
     if word.startswith(MARK):
         folder: Mapped | None = look_up(word)
     elif "://" in word:
-        raise UsageError(f"{word} is one end of the way; name the other, too")
+        raise UsageError(f"{word} is only one end: give both a source and a destination")
     else:
         path = inside_project(word)
         folder = find(path, folder_map()) if path else None

@@ -23,7 +23,7 @@ def command(node: str | None, job: str, words: tuple[str, ...]) -> int:
     """Run a command on a node of a job, in the job's directory and environment; exits with its exit code."""
     argv = list(words[1:] if words[:1] == ("--",) else words)
     if not argv:
-        raise UsageError(f"what is to be run? For example: petctl exec {job} -- nvidia-smi")
+        raise UsageError(f"nothing to run: give a command, for example: petctl exec {job} -- nvidia-smi")
     from petctl.jobs import get
 
     return get(job).exec(argv, node=node)

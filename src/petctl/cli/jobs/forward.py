@@ -74,5 +74,5 @@ def parse_ports(text: str) -> tuple[int, int]:
     except ValueError:
         numbers = -1, -1
     if not 0 <= numbers[0] < 65536 or not 0 < numbers[1] < 65536:
-        raise UsageError(f"{text!r} is no port; say PORT or LOCAL:PORT, such as 6006 or 8080:6006")
+        raise UsageError(f"{text!r} is not a port; use PORT or LOCAL:PORT, such as 6006 or 8080:6006")
     return numbers

@@ -21,7 +21,7 @@ from petctl.cli.options import examples, output_option
 @click.option("-c", "--cluster", metavar="NAME", help="Run it there instead.")
 @click.option("--new-code", is_flag=True, help="Take the code as it is now, not as it was then.")
 @click.option("--resume", is_flag=True, help="Go on from the checkpoints that it left.")
-@click.option("-q", "--quiet", is_flag=True, help="No words of petctl's own but errors.")
+@click.option("-q", "--quiet", is_flag=True, help="Only print errors.")
 @output_option()
 def command(job: str, cluster: str | None, new_code: bool, resume: bool, quiet: bool, output: str) -> int:
     """Start a job again that was submitted before: the same command, environment and size, as a new job.

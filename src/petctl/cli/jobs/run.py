@@ -59,7 +59,7 @@ def command(detach: bool, **options: Any) -> int:
         handle = submit_job(prepared, options["cluster"], options["quiet"])
         follower = Follower(handle, screen)
         try:
-            screen.say(f"job {handle.id} is submitted")
+            screen.say(f"submitted job {handle.id}")
             status = follower.follow(pressed)
         except BrokenPipeError:
             silence_broken_streams()

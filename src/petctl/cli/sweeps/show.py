@@ -103,7 +103,7 @@ def untold(driver: Driver, summary: Summary) -> list[str]:
 def advice(summary: Summary) -> list[str]:
     """What to type next."""
     if summary.state == "left":
-        return [f"nobody drives it; go on with: petctl sweep resume {summary.name}"]
+        return [f"the sweep is stopped; continue it with: petctl sweep resume {summary.name}"]
     failed = next((row for row in summary.rows if row.state in ("failed", "lost")), None)
     if failed is not None and summary.state != "driven":
         return [

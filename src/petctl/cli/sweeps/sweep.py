@@ -18,7 +18,7 @@ from petctl.cli.sweeps.verbs import VERBS
 
 EXAMPLES = (
     "petctl sweep -p lr=0.1,0.01 -p bs=16:128:x2 train.py --lr '${lr}' --batch '${bs}'     a grid",
-    "petctl sweep --random 20 --seed 1 -p lr='log(1e-5,1e-1)' --metric loss job.yaml       20 points by chance",
+    "petctl sweep --random 20 --seed 1 -p lr='log(1e-5,1e-1)' --metric loss job.yaml       20 random points",
     "petctl sweep --points points.csv -j 4 --name tune job.yaml                            points of a file",
     "petctl sweep status tune",
 )

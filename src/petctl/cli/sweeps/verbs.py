@@ -37,7 +37,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 _NAME = click.argument("name", metavar="SWEEP", shell_complete=_complete)
-_QUIET = click.option("-q", "--quiet", is_flag=True, help="No words of petctl's own but errors.")
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="Only print errors.")
 _DETACH = click.option("-d", "--detach", is_flag=True, help="Drive it in the background and return.")
 
 
@@ -74,7 +74,7 @@ def status(name: str, watch: bool, output: str) -> None:
 @_QUIET
 @output_option()
 def resume(name: str, jobs: int | None, retries: int | None, detach: bool, quiet: bool, output: str) -> int:
-    """Go on with a sweep that nobody drives: points that ran are not run again, those that run are looked after."""
+    """Continue a stopped sweep: finished points are not run again, running ones are followed."""
     from msgspec.structs import replace
 
     from petctl.cli.sweeps.sweep import start
@@ -226,7 +226,7 @@ def export(name: str, output: str) -> None:
 @click.option("--keep-jobs", is_flag=True, help="Forget only what belongs to the sweep; its jobs stay.")
 @output_option()
 def rm(name: str, keep_jobs: bool, output: str) -> None:
-    """Remove a sweep that nobody drives, and its jobs with their files."""
+    """Remove a stopped sweep, and its jobs with their files."""
     folder = _found(name)
     removed = []
     with folder.driving():

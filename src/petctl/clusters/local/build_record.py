@@ -143,7 +143,7 @@ def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any]
     from petctl.submission.code import code_of
 
     code, notes, why_not = code_of(job, home, folders)
-    return code, [*notes, f"it runs in place, without a snapshot of its code: {why_not}"] if why_not else notes
+    return code, [*notes, f"running in place (no snapshot): {why_not}"] if why_not else notes
 
 
 def _results(job: Job, directory: JobDirectory) -> dict[str, Any]:

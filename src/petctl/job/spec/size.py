@@ -23,11 +23,11 @@ class Size(msgspec.Struct, frozen=True):
         if any(isinstance(n, bool) or not isinstance(n, int) for n in (self.min, self.initial, self.max)):
             raise wrong(f"{_EXPECTED}, got {self.min!r}:{self.initial!r}:{self.max!r}")
         if self.min < 1:
-            raise wrong(f"the least number of nodes must be 1 or more, got {self.min}")
+            raise wrong(f"the minimum number of nodes must be 1 or more, got {self.min}")
         if self.max < self.min:
-            raise wrong(f"the most nodes ({self.max}) must not be fewer than the least ({self.min})")
+            raise wrong(f"maximum ({self.max}) is less than minimum ({self.min})")
         if not self.min <= self.initial <= self.max:
-            raise wrong(f"the initial number of nodes ({self.initial}) must lie in {self.min}:{self.max}")
+            raise wrong(f"the initial number of nodes ({self.initial}) must be between {self.min} and {self.max}")
 
     def __str__(self) -> str:
         if self.min == self.max:

@@ -182,7 +182,7 @@ class Coordinator(Facts):
         for node in self.nodes.values():
             self._note_ends(node.report)
         if len(self.done | self.serving) == len(self.places):
-            self._end(Outcome(m.SUCCEEDED, 0, "all workers ended well"))
+            self._end(Outcome(m.SUCCEEDED, 0, "all workers finished successfully"))
             return
         unplanned = self._broken_by(now)
         if unplanned:
@@ -340,7 +340,7 @@ class Coordinator(Facts):
         self.sentence = self._running_sentence()
         self._note(
             "running",
-            f"round {self.round} runs on {counted(len(places), 'node')} with {counted(world, 'worker')}",
+            f"round {self.round}: {counted(len(places), 'node')}, {counted(world, 'worker')}",
             round=self.round,
             epoch=self.epoch,
             nodes=list(members),

@@ -92,7 +92,7 @@ class Failure:
 
     def sentence(self) -> str:
         if self.lasting:
-            return f"node {self.node} cannot do its part: {self.message}"
+            return f"node {self.node} could not start its workers: {self.message}"
         how = f"was killed by {self.signal}" if self.signal else f"exited with code {self.code}"
         how = "hangs" if self.hung else how
         who = f"{self.task} (rank {self.rank})" if self.task else f"rank {self.rank}"

@@ -83,7 +83,7 @@ def local(said: Flags, words: tuple[str, ...]) -> int:
     with held_interrupts() as pressed:
         handle = run(config, wish, say=say)
         try:
-            screen.say(f"run {handle.id} is submitted")
+            screen.say(f"submitted run {handle.id}")
             status = Follower(handle, screen).follow(pressed)
         except BrokenPipeError:
             silence_broken_streams()
@@ -138,7 +138,7 @@ def _wish(said: Flags, verb: str, words: tuple[str, ...]) -> RunRequest:
     from petctl.compat.act.compile import RunRequest
 
     if not words:
-        raise UsageError(f"what is to be run? For example: {_program()} {verb} python train.py")
+        raise UsageError(f"nothing to run: give a command, for example: {_program()} {verb} python train.py")
     for sentence in misplaced(_program(), verb, words, said, _is_config):
         say(sentence)
     return RunRequest(list(words), said.num_gpu, said.single, said.hold, said.compile_args)

@@ -63,7 +63,7 @@ class VerbGroup(click.Group):
 
         near = difflib.get_close_matches(word, self.verbs, n=1)
         advice = f" Did you mean {near[0]}?" if near else f" {self.beyond}" if self.beyond else ""
-        raise click.UsageError(f"there is no verb {word!r}.{advice}", ctx)
+        raise click.UsageError(f"unknown command {word!r}.{advice}", ctx)
 
 
 def group(name: str, help: str, parent: click.Group | None = None) -> click.Group:  # noqa: A002  click's own word

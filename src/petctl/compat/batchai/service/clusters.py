@@ -183,7 +183,7 @@ def _own(home: Path, record: Mapping[str, Any]) -> str:
 
     name = str(record["petctl"])
     if record.get("fleet") not in (None, "", read_spec(home, name).id):
-        raise NotFound(f"petctl's cluster {name!r} was deleted, and what has its name now is another one")
+        raise NotFound(f"cluster {name!r} was deleted and created again since")
     return name
 
 
