@@ -114,7 +114,7 @@ def operated(cluster: Cluster, api: Api, count: int, directory: Path) -> dict[st
     with namespace(cluster) as name:
         operator = Operator(cluster.kubeconfig, name, directory)
         try:
-            while b" leads\n" not in operator.log.read_bytes():
+            while b" became leader\n" not in operator.log.read_bytes():
                 threading.Event().wait(0.05)
             before, began = operator.calls(), time.monotonic()
             with ThreadPoolExecutor(THREADS) as several:

@@ -29,9 +29,9 @@ def petctl_home() -> Path:
     except OSError as error:
         if is_no_room(error):
             raise
-        raise UsageError(f"cannot keep anything in {path}: {unusable(path) or error.strerror}; {ANOTHER}") from None
+        raise UsageError(f"cannot write to {path}: {unusable(path) or error.strerror}; {ANOTHER}") from None
     if not stat.S_ISDIR(found.st_mode):
-        raise UsageError(f"cannot keep anything in {path}: {path} is not a directory; {ANOTHER}")
+        raise UsageError(f"cannot write to {path}: {path} is not a directory; {ANOTHER}")
     _require_safe(path, found)
     return path
 
@@ -41,11 +41,11 @@ def unusable(path: Path) -> str:
     # os.path: a name may be too long for pathlib, or lead round in a circle
     place = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
     if not os.path.exists(place):  # noqa: PTH110
-        return f"{place} is a link that leads nowhere" if os.path.lexists(place) else ""
+        return f"{place} is a broken link" if os.path.lexists(place) else ""
     if not os.path.isdir(place):  # noqa: PTH112
         return f"{place} is not a directory"
     if not os.access(place, os.W_OK | os.X_OK):
-        return f"you may not write into {place}"
+        return f"no permission to write to {place}"
     return ""
 
 

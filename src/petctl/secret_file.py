@@ -20,7 +20,7 @@ def secret_values(home: Path, references: Mapping[str, str]) -> Dict[str, str]:
     known = _read(home) if references else {}
     for variable, name in references.items():
         if name not in known:
-            raise NotFound(f"there is no secret {name!r} (for {variable}); make it with: petctl secret set {name}")
+            raise NotFound(f"there is no secret {name!r} (for {variable}); create it with: petctl secret set {name}")
     return {variable: known[name] for variable, name in references.items()}
 
 
@@ -40,7 +40,7 @@ def remove_secret(home: Path, name: str) -> None:
     with _locked(home):
         known = _read(home)
         if known.pop(name, None) is None:
-            raise NotFound(f"there is no secret {name!r}; `petctl secret ls` lists those there are")
+            raise NotFound(f"there is no secret {name!r}; `petctl secret ls` lists the secrets")
         replace_json(home / "secrets.json", known, mode=0o600, durable=True)
 
 
@@ -58,7 +58,9 @@ def _read(home: Path) -> Dict[str, str]:
     except ValueError:
         known = None
     if not isinstance(known, dict):
-        raise UsageError(f"{path} is damaged: it is no JSON object; repair it, or remove it and set the secrets again")
+        raise UsageError(
+            f"{path} is damaged: it is not a JSON object; repair it, or remove it and set the secrets again"
+        )
     return {str(name): str(value) for name, value in known.items()}
 
 

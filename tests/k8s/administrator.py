@@ -45,7 +45,7 @@ class Administrator:
     def install(self, *words: str) -> None:
         """For this namespace, and it has to lead."""
         done = self.operator("install", *self.only, *self.image, *words)
-        assert done.returncode == 0 and "the operator leads" in done.stderr, done.stderr
+        assert done.returncode == 0 and "the operator is the leader" in done.stderr, done.stderr
 
     def pods(self) -> set[str]:
         """Those of the operator that are not about to go."""

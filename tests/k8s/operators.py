@@ -22,7 +22,7 @@ def operator(cluster: Cluster, namespace: str, directory: Path) -> Iterator[subp
     with defined(cluster), log.open("ab") as file:
         process = subprocess.Popen(words, stdout=file, stderr=file)
         try:
-            until(lambda: b" leads\n" in log.read_bytes() or process.poll() is not None, "an operator leads")
+            until(lambda: b" became leader\n" in log.read_bytes() or process.poll() is not None, "an operator leads")
             assert process.poll() is None, log.read_text()
             yield process
         finally:

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.root]
 
 FIRST = {"name": "main", "image": "python:3.11-slim", "command": ["python3", "train.py"]}
 BESIDE = {"name": "beside", "image": "busybox"}
-ANEW = "cannot be changed: delete the job and create it anew"
+ANEW = "cannot be changed: delete the job and create it again"
 
 
 def pod(*containers: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -76,7 +76,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "least none": ({"minReplicas": 0}, "spec.minReplicas"),
     "millions": ({"maxReplicas": 5_000_000}, "should be less than or equal to 10000"),
     "half a node": ({"replicas": 1.5}, "spec.replicas"),
-    "least over most": ({"minReplicas": 3, "maxReplicas": 2}, "minReplicas is more than maxReplicas: lower the one"),
+    "least over most": ({"minReplicas": 3, "maxReplicas": 2}, "minReplicas is more than maxReplicas: lower one"),
     "too few": ({"replicas": 1, "minReplicas": 2}, "replicas is less than minReplicas: ask for as many, or for more"),
     "too many": ({"replicas": 5, "maxReplicas": 4}, "replicas is more than maxReplicas: ask for as many, or for fewer"),
     "clean what": ({"cleanPodPolicy": "Some"}, 'supported values: "All", "Running", "None"'),
@@ -228,7 +228,7 @@ def test_a_job_without_a_range_cannot_be_scaled(jobs: Jobs, sizes: dict[str, int
     """What it has for a range follows from `replicas`, and would move along."""
     assert jobs.create(elastic_job("narrow", **sizes)).returncode == 0
     done = jobs.attempt("scale", "ej", "narrow", "--replicas=1")
-    assert done.returncode != 0 and "create it anew with minReplicas and maxReplicas" in done.stderr, done.stderr
+    assert done.returncode != 0 and "create it again with minReplicas and maxReplicas" in done.stderr, done.stderr
     assert jobs.attempt("annotate", "ej", "narrow", "a=b").returncode == 0
 
 

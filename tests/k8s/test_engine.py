@@ -163,7 +163,7 @@ def test_a_server_that_was_away_is_said_and_what_changed_meanwhile_is_told(
         second = cache.get(namespace, "anew")
         assert first and second and first["metadata"]["uid"] != second["metadata"]["uid"]
         said = [record.getMessage() for record in caplog.records if maps in record.getMessage()]
-        assert len(said) == 2 and "cannot be reached" in said[0] and "again" in said[1]
+        assert len(said) == 2 and "cannot reach" in said[0] and "again" in said[1]
 
 
 def test_our_own_writes_are_seen_at_once_and_never_undone(api: Api, namespace: str) -> None:
@@ -379,9 +379,9 @@ def test_who_is_cut_off_stops_before_another_leads(
         with pytest.raises(ServerUnreachable):
             through.get(path("leases", namespace, "petctl-test"))
         # Only who has failed says that it can again: opened before that, it would never say so.
-        until(lambda: says(caplog, "cannot ask for the lease"), "the first asks in vain", WITHIN)
+        until(lambda: says(caplog, "cannot reach the lease"), "the first asks in vain", WITHIN)
         gate.open()
-        until(lambda: says(caplog, "can ask for the lease"), "the first asks again", WITHIN)
+        until(lambda: says(caplog, "can reach the lease"), "the first asks again", WITHIN)
         assert office.leader() == "second" and holder(api, namespace) == "second"
         second.end()
         until(lambda: office.leader() == "first", "the first leads again", WITHIN)

@@ -108,7 +108,7 @@ def test_it_is_installed_runs_a_job_is_upgraded_and_goes_without_the_job(adminis
     administrator.gone()
     assert administrator.job("hello")["status"]["phase"] == "Running"
     done = administrator.operator("uninstall", *administrator.only)
-    assert done.returncode == 0 and "there was no operator" in done.stderr
+    assert done.returncode == 0 and "no operator" in done.stderr
 
     administrator.install()
     finish(administrator, "hello")
@@ -156,7 +156,7 @@ def test_what_keeps_it_from_leading_is_said_and_can_be_corrected(administrator: 
         done = administrator.operator("install", *administrator.only, "--timeout", str(seconds), *words)
         assert done.returncode == 1, done.stderr
         last = done.stderr.splitlines()[-1]
-        assert last.startswith("petctl: the operator does not lead after ")
+        assert last.startswith("petctl: no operator became leader within ")
         assert last.endswith(f"petctl operator uninstall --namespace {there} --only-namespace {there}")
         return last
 
@@ -176,12 +176,12 @@ def test_an_operator_is_not_made_another_one_by_accident(administrator: Administ
     there = ("--namespace", administrator.namespace)
     done = administrator.operator("install", *administrator.image, *there)
     assert done.returncode == 2
-    assert f"looks after the jobs of the namespace {administrator.namespace}; it is removed with" in done.stderr
+    assert f"manages the jobs of the namespace {administrator.namespace}; remove it with:" in done.stderr
 
 
 def test_somebody_without_the_rights_is_told_who_has_them(administrator: Administrator, user: User) -> None:
     done = administrator.operator("install", "--only-namespace", user.namespace, kubeconfig=user.kubeconfig)
-    assert done.returncode == 5 and "have an administrator install the operator" in done.stderr, done.stderr
+    assert done.returncode == 5 and "ask an administrator to install the operator" in done.stderr, done.stderr
 
 
 @pytest.mark.long
@@ -327,7 +327,7 @@ def test_it_looks_after_the_whole_cluster_and_all_of_it_goes(administrator: Admi
         administrator.apply(example(administrator))
         administrator.until_phase("hello", "Running", ready=2)
         done = administrator.operator("install", *administrator.image, "--namespace", administrator.namespace)
-        assert done.returncode == 2 and f"there is an operator in {home}, and it looks after" in done.stderr
+        assert done.returncode == 2 and f"an operator in {home} already manages" in done.stderr
         everywhere = kubectl.get("elasticjobs", "--all-namespaces")["items"]
         if [job["metadata"]["namespace"] for job in everywhere] != [administrator.namespace]:
             pytest.skip("somebody else has ElasticJobs now, which would be deleted")

@@ -179,7 +179,7 @@ def test_a_quota_on_limits_is_told_and_kept_to(user: User) -> None:
 
 def test_a_job_that_cannot_start_says_why_and_can_be_cancelled(user: User) -> None:
     job = user.submit("--image", "petctl.test/nobody:1", "steps.py")
-    until(lambda: "the image petctl.test/nobody:1 cannot be had" in user.status(job)["sentence"], "it says why")
+    until(lambda: "the image petctl.test/nobody:1 is not available" in user.status(job)["sentence"], "it says why")
     assert user.status(job)["state"] == "starting"
     assert user.petctl("cancel", job).returncode == 0
     status = user.ended(job)
@@ -221,7 +221,7 @@ def test_a_node_that_no_machine_takes_is_not_waited_for(user: User) -> None:
 def test_nodes_whose_image_cannot_be_had_say_so(user: User) -> None:
     user.configure(pod={"spec": {"containers": [{"image": "petctl.test/nobody:1"}]}})
     job = user.submit("steps.py")
-    user.told(job, "node 0: the image petctl.test/nobody:1 cannot be had")
+    user.told(job, "node 0: the image petctl.test/nobody:1 is not available")
     assert user.petctl("cancel", job).returncode == 0
 
 

@@ -170,7 +170,7 @@ def test_a_word_that_pods_do_not_have_is_told(owner: Owner) -> None:
     job = {"apiVersion": "petctl.dev/v1", "kind": "ElasticJob", "metadata": {"name": "job"}}
     owner.kubectl.apply([{**job, "spec": {"template": template}}], owner.there)
     status = owner.phase("Failed")
-    assert "spec.template has what pods do not have: spec.nodeSelectr" in status["message"]
+    assert "spec.template has fields that pods do not have: spec.nodeSelectr" in status["message"]
     assert owner.pods() == []
 
 
@@ -300,12 +300,12 @@ def test_a_second_operator_takes_over_when_the_first_is_killed(
         with log.open("wb") as file:
             second = subprocess.Popen(_words(cluster, namespace), stdout=file, stderr=file)
         try:
-            until(lambda: b"waits to lead" in log.read_bytes(), "the second waits")
+            until(lambda: b"waits to become leader" in log.read_bytes(), "the second waits")
             first.send_signal(signal.SIGKILL)
             first.wait()
             owner.change(replicas=1)
             killed = time.monotonic()
-            until(lambda: b" leads\n" in log.read_bytes(), "the second leads", 90)
+            until(lambda: b" became leader\n" in log.read_bytes(), "the second leads", 90)
             assert time.monotonic() - killed > 1
             owner.ready(1)
             (survivor,) = owner.names()
@@ -416,11 +416,11 @@ def test_an_operator_goes_on_when_the_api_server_is_back(own_cluster: Cluster, n
         step, _, *same = owner.stepping("job-node-0", 2)
         control.stop("kube-apiserver")
         try:
-            until(lambda: b"leads no longer" in log.read_bytes(), "it leads no longer")
+            until(lambda: b"lost leadership" in log.read_bytes(), "it leads no longer")
         finally:
             control.start_again("kube-apiserver")
         until(lambda: kubectl.attempt("get", "--raw", "/readyz").stdout == "ok", "the API server is back", 60, 0.2)
-        until(lambda: log.read_bytes().count(b" leads\n") == 2, "it leads again")
+        until(lambda: log.read_bytes().count(b" became leader\n") == 2, "it leads again")
         kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
         assert process.poll() is None
         assert list(owner.stepping("job-node-0", 2, step + 50)[2:]) == same  # the same worker, in the same round

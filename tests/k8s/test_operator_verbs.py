@@ -202,7 +202,7 @@ def test_a_submission_that_was_cut_short_is_listed_and_removed(unattended: User)
     words = [sys.executable, "-c", script, "submit", "-c", "k8s", "steps.py"]
     assert subprocess.run(words, cwd=user.project, env=user.environment).returncode == 9
     (listed,) = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
-    assert listed["state"] == "queued" and "cut short" in listed["sentence"]
+    assert listed["state"] == "queued" and "interrupted" in listed["sentence"]
     removed = user.petctl("rm", "--force", listed["id"])
     assert removed.returncode == 0, removed.stderr
     until(lambda: not user.left(), "nothing is left")

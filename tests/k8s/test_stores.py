@@ -64,7 +64,7 @@ def test_code_folders_results_and_logs_go_through_the_store(
     done = user.petctl("run", "-c", "k8s", "-n", "2", "--out", "model", "writes.py")
     assert (done.returncode, sorted(done.stdout.splitlines())) == (0, ["[0] wrote 0", "[1] wrote 1"]), done.stderr
     (job,) = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
-    assert f"{bucket}/runs" in job["results"] and "not sent" not in job["results"]
+    assert f"{bucket}/runs" in job["results"] and "not uploaded" not in job["results"]
 
     own_cluster.kubectl("delete", "pods", "--selector=petctl.dev/role=node", user.there)
     logs = user.petctl("logs", job["id"])

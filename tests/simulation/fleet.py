@@ -233,7 +233,7 @@ class Node:
         return self.fleet.world.now * self.pace
 
     def freeze(self, seconds: float) -> None:
-        """Its agent stands still for so long (a stopped process, a starved machine), while its workers go on."""
+        """Its agent stands still for so long (a stopped process, a starved machine), while its workers keep running."""
         self.frozen_until = max(self.frozen_until, self.fleet.world.now + seconds)
 
     @property

@@ -76,7 +76,10 @@ def test_words_that_are_looked_for_first_are_in_whatever_a_pattern_fits() -> Non
         ("cannot start ./solver: No such file or directory", "missing-program"),
         ("cannot start ./solver: there is no such program on this node", "missing-program"),
         ("cannot start ./solver: Permission denied", "permission"),
-        ("this node has no GPU, and the job wants one process per GPU; use `procs: auto` or a number", "gpu-missing"),
+        (
+            "this node has no GPU, but the job asks for one process per GPU; use `procs: auto` or a number",
+            "gpu-missing",
+        ),
         ("the working directory /data/run does not exist on this node", "missing-file"),
     ],
 )

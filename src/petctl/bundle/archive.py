@@ -48,7 +48,7 @@ def write(
             os.fchmod(raw.fileno(), 0o444)
     except OSError as error:
         if is_no_room(error):
-            raise NoRoom(f"cannot write {target}: no space left on its disk; make room and try again") from None
+            raise NoRoom(f"cannot write {target}: no space left on its disk; free space and try again") from None
         raise
 
 
@@ -73,4 +73,4 @@ def _content(root: Path, entry: Entry) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
     if file is None or digest.hexdigest() != entry.digest:
-        raise UsageError(f"{root / entry.path} changed while it was being packed; try again when nothing writes to it")
+        raise UsageError(f"{root / entry.path} changed while it was packed; try again when no program writes to it")

@@ -36,7 +36,7 @@ class Cabinet:
     def path(self, identity: str) -> Path:
         """Where the archive of this snapshot is, or would be."""
         if not _ID.fullmatch(identity):
-            raise ValueError(f"{identity!r} is not the id of a snapshot")
+            raise ValueError(f"{identity!r} is not a snapshot id")
         return self._folder / f"{identity}{_ENDING}"
 
     def has(self, identity: str) -> bool:

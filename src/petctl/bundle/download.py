@@ -31,18 +31,20 @@ def download(url: str, target: Path, limit: int) -> None:
             while data := answer.read(_PIECE):
                 left -= len(data)
                 if left < 0:
-                    raise UsageError(f"{shown} is larger than {limit >> 20} MiB; that is no code: map it as data")
+                    raise UsageError(f"{shown} is larger than {limit >> 20} MiB; too large for code: map it as data")
                 file.write(data)
             announced = answer.headers["Content-Length"]
             if announced is not None and limit - left != int(announced):
-                raise Unreachable(f"{shown} broke off after {limit - left} of {announced} bytes; try again")
+                raise Unreachable(
+                    f"downloading {shown} was interrupted after {limit - left} of {announced} bytes; try again"
+                )
     except urllib.error.HTTPError as error:
         error.close()
         raise _refused(shown, error.code) from None
     except urllib.error.URLError as error:
         raise Unreachable(f"{shown} does not answer: {error.reason}; check the address and the network") from None
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
-        raise Unreachable(f"{shown} broke off: {error or type(error).__name__}; try again") from None
+        raise Unreachable(f"downloading {shown} was interrupted: {error or type(error).__name__}; try again") from None
 
 
 class _Proxies(urllib.request.BaseHandler):
@@ -69,15 +71,15 @@ def _opener() -> urllib.request.OpenerDirector:
 
 def _check(shown: str, answer: http.client.HTTPResponse) -> None:
     if urlsplit(shown).scheme == "https" and urlsplit(answer.geturl()).scheme != "https":
-        raise UsageError(f"{shown} leads to an address without TLS; name a safe one")
+        raise UsageError(f"{shown} redirects to an address without TLS; use an https:// address")
     is_page = answer.headers.get_content_type() == "text/html"
     if is_page and not urlsplit(shown).path.endswith((".html", ".htm")):
-        raise UsageError(f"{shown} is a web page, not a file; take the address of the file itself (raw, download)")
+        raise UsageError(f"{shown} is a web page, not a file; use the address of the file itself (raw, download)")
 
 
 def _refused(shown: str, status: int) -> PetctlError:
     if status in (404, 410):
-        return NotFound(f"there is nothing at {shown} ({status}); check the address")
+        return NotFound(f"nothing found at {shown} ({status}); check the address")
     if status in (401, 403):
-        return UsageError(f"{shown} may not be read without a login ({status}); use a signed URL")
-    return Unreachable(f"{shown} answers with error {status}; try again later")
+        return UsageError(f"{shown} requires a login ({status}); use a signed URL")
+    return Unreachable(f"{shown} returned error {status}; try again later")

@@ -95,7 +95,7 @@ def _run(folder: Path, *words: str, as_user: bool = False) -> subprocess.Complet
             errors="surrogateescape",
         )
     except FileNotFoundError:
-        raise UsageError("git is not installed here, and the code is to come from a repository; install git") from None
+        raise UsageError("git is not installed here, but the code comes from a repository; install git") from None
 
 
 def _why(url: str, ref: str, said: str) -> PetctlError:
@@ -103,18 +103,16 @@ def _why(url: str, ref: str, said: str) -> PetctlError:
     text = said.lower()
     if any(words in text for words in _NO_REF):
         if _PART_OF_COMMIT.fullmatch(ref):
-            return NotFound(f"{url} has no branch or tag {ref!r}; if it is a commit, give all of its characters")
+            return NotFound(f"{url} has no branch or tag {ref!r}; if it is a commit, give the full hash")
         what = "commit" if _COMMIT.fullmatch(ref) else "branch or tag"
         return NotFound(f"{url} has no {what} {ref!r}; `git ls-remote {url}` lists what it has")
     if any(words in text for words in _NO_ACCESS):
-        return UsageError(
-            f"{url} does not let you in; set up a credential helper for git (it said: {_last_line(said)})"
-        )
+        return UsageError(f"{url} denied access; set up a credential helper for git (it said: {_last_line(said)})")
     if any(words in text for words in _NO_REPOSITORY):
         return NotFound(f"there is no git repository at {url} (git said: {_last_line(said)}); check the address")
     if any(words in text for words in _NO_ANSWER):
         return Unreachable(f"{url} does not answer (git said: {_last_line(said)}); check the address and the network")
-    return PetctlError(f"{ref!r} could not be fetched from {url}; git said: {_last_line(said)}")
+    return PetctlError(f"cannot fetch {ref!r} from {url}; git said: {_last_line(said)}")
 
 
 def _last_line(said: str) -> str:

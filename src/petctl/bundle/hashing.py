@@ -35,7 +35,7 @@ def open_regular(path: str) -> BinaryIO | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except PermissionError:
-        raise UsageError(f"{path} may not be read by this user; make it readable, or ignore it") from None
+        raise UsageError(f"{path} is not readable by this user; make it readable, or ignore it") from None
     except OSError:
         return None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

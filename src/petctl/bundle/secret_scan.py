@@ -51,8 +51,8 @@ def refuse(found: Iterable[tuple[str, str]], allowed: Sequence[str]) -> None:
         raise UsageError(
             f"{len(left)} file{'s' * (len(left) > 1)} that look{'s' * (len(left) == 1)} like secrets would be in the "
             f"snapshot:{lines}{more}\n"
-            "Ignore them in .petctlignore (or .gitignore) and give the job its secrets with `petctl secret set`; "
-            "what is none after all, allow with --allow-secret PATTERN."
+            "Ignore them in .petctlignore (or .gitignore) and give the job its secrets with "
+            "`petctl secret set`; allow false alarms with --allow-secret PATTERN."
         )
 
 

@@ -126,7 +126,7 @@ def take(
 def _too_big(root: Path, found: Walk, total: int, limit: int) -> str:
     largest = "".join(f"\n  {amount(size):>10}  {path}" for path, size in _largest(found, total))
     return (
-        f"the code in {root} is {amount(total)}, more than the {amount(limit)} that a snapshot may have. The largest:"
+        f"the code in {root} has {amount(total)}; a snapshot may have at most {amount(limit)}. The largest:"
         f"{largest}\nKeep data out with .petctlignore (or .gitignore), map its folder, or run the "
         "code where it lies, with --no-upload."
     )

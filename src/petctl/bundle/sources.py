@@ -59,7 +59,7 @@ def tree_of(
     parts = urlsplit(text)
     if parts.username is not None:
         raise UsageError(
-            f"the address of the code at {parts.hostname} holds a name or password, which others would see; "
+            f"the address of the code at {parts.hostname} contains a name or password, which others would see; "
             "leave it out and set up a credential helper"
         )
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=scratch) as folder:
@@ -74,7 +74,7 @@ def _from_git(parts: SplitResult, folder: Path) -> Tree:
 
     transport = parts.scheme.removeprefix("git+")
     if transport not in ("file", "https") and not (transport == "http" and parts.hostname in _LOOPBACK):
-        raise UsageError(f"{parts.scheme}:// is no way to fetch code; use git+https:// or git+file://")
+        raise UsageError(f"{parts.scheme}:// cannot be used to fetch code; use git+https:// or git+file://")
     path, at, ref = parts.path.rpartition("@")
     url = f"{transport}://{parts.netloc}{path if at else parts.path}"
     tree, repository = folder / "tree", folder / "repository"
@@ -103,7 +103,7 @@ def _fetched(parts: SplitResult, folder: Path, fetch: Fetch | None, limit: int) 
     elif fetch is not None:
         fetch(location, file)
     else:
-        raise UsageError(f"{parts.scheme}:// is not known as a place of code; see `petctl run --help`")
+        raise UsageError(f"{parts.scheme}:// is not a known source of code; see `petctl run --help`")
     if kind:
         return _unpacked(file, kind, folder, shown, parts.fragment, limit)
     with open(file, "rb") as script:
@@ -126,7 +126,7 @@ def _inside(tree: Path, fragment: str, name: str) -> Path:
     wanted = parse_qs(fragment).get("subdirectory", [""])[0]
     path = (tree / wanted.strip("/")).resolve()
     if fragment and not wanted:
-        raise UsageError(f"#{fragment} after {name} is not understood; only #subdirectory=FOLDER is")
+        raise UsageError(f"#{fragment} after {name} is not supported; only #subdirectory=FOLDER is")
     if not path.is_relative_to(tree.resolve()) or not path.is_dir():
         raise NotFound(f"{name} has no folder {wanted!r}; check #subdirectory=")
     return path

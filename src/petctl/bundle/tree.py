@@ -42,7 +42,7 @@ class Walk:
             lines = "".join(f"\n  {path}: {why}" for path, why in sorted(self.refused)[:20])
             more = f"\n  and {len(self.refused) - 20} more" if len(self.refused) > 20 else ""
             raise UsageError(
-                f"{root} cannot be snapshotted:{lines}{more}\n"
+                f"cannot take a snapshot of {root}:{lines}{more}\n"
                 "Ignore them in .petctlignore (or .gitignore), map their folder, or remove them. "
                 "A pattern that ends with a slash does not match a link."
             )
@@ -78,7 +78,7 @@ def walk(
                 raise NotFound(f"{root} is not a folder; name one that exists") from None
             continue
         except PermissionError:
-            found.refused.append((base or ".", "may not be read by this user"))
+            found.refused.append((base or ".", "is not readable by this user"))
             continue
         names = {entry.name for entry in entries}
         if base and ENVIRONMENT_MARK in names:
@@ -150,5 +150,5 @@ def leads_out(root: Path, path: str, target: str) -> str:
     folder = path.rpartition("/")[0] or "."
     followed = os.path.realpath(f"{root}/{folder}/{target}")
     if not (followed == str(root) or followed.startswith(f"{root}/")):
-        return "leads out of the tree"
-    return "" if stays_inside(path, target) else "leads up behind a name, which no node would unpack"
+        return "points outside the tree"
+    return "" if stays_inside(path, target) else "goes up ('..') after a name, which no node would unpack"

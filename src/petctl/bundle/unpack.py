@@ -58,7 +58,7 @@ class _Tree:
             path.unlink(missing_ok=True)
             descriptor = os.open(path, flags, 0o755 if executable else 0o644)
         except (IsADirectoryError, PermissionError):
-            raise self.refused(name, "is there twice, as a folder too") from None
+            raise self.refused(name, "appears twice, also as a folder") from None
         with open(descriptor, "wb") as file:
             while data := source.read(_PIECE):
                 self._spend(len(data))
@@ -68,7 +68,7 @@ class _Tree:
         """A hard link: the content of an earlier entry once more."""
         path = self._target.joinpath(*self._parts(earlier))
         if not path.is_file() or path == self._target.joinpath(*self._parts(name)):
-            raise self.refused(name, f"is a hard link to {earlier!r}, which does not come before it")
+            raise self.refused(name, f"is a hard link to {earlier!r}, which must come before it")
         with open(path, "rb") as source:
             self.add_file(name, source, executable)
 
@@ -76,7 +76,7 @@ class _Tree:
         """A symbolic link, made at the end."""
         path = self._place(name)
         if "\0" in text or not stays_inside("/".join(self._parts(name)), text):
-            raise self.refused(name, f"is a link to {text!r}, which leads out of it")
+            raise self.refused(name, f"is a link to {text!r}, which points outside it")
         self._links[path] = text
 
     def add_folder(self, name: str) -> None:
@@ -90,7 +90,7 @@ class _Tree:
                 path.symlink_to(text)
             except FileExistsError:
                 name = str(path.relative_to(self._target))
-                raise self.refused(name, "is there twice, as a link and as something else") from None
+                raise self.refused(name, "appears twice, once as a link") from None
 
     def too_big(self) -> UsageError:
         """The error about all of it."""
@@ -98,7 +98,9 @@ class _Tree:
 
     def refused(self, name: str, why: str) -> UsageError:
         """The error about one entry."""
-        return UsageError(f"{self._archive} was not unpacked: its entry {name!r} {why}; pack it again without that")
+        return UsageError(
+            f"{self._archive} was not unpacked: its entry {name!r} {why}; pack it again without that entry"
+        )
 
     def _spend(self, count: int) -> None:
         self._left -= count
@@ -108,9 +110,9 @@ class _Tree:
     def _parts(self, name: str) -> list[str]:
         parts = [part for part in name.split("/") if part not in ("", ".")]
         if name.startswith("/") or ".." in parts or "\0" in name or not parts:
-            raise self.refused(name, "has a name that leads out of it")
+            raise self.refused(name, "has a name that points outside it")
         if len(parts) > DEEPEST:
-            raise self.refused(name[:200], f"lies in more than {DEEPEST} folders")
+            raise self.refused(name[:200], f"is nested more than {DEEPEST} folders deep")
         return parts
 
     def _place(self, name: str) -> Path:

@@ -11,7 +11,7 @@ from petctl.errors import InternalError
 @click.command(
     "completion",
     epilog=examples(
-        "source <(petctl completion bash)                     now; in ~/.bashrc for always",
+        "source <(petctl completion bash)                     now; or add it to ~/.bashrc",
         "petctl completion zsh > ~/.zfunc/_petctl",
         "petctl completion fish > ~/.config/fish/completions/petctl.fish",
     ),
@@ -24,5 +24,5 @@ def command(ctx: click.Context, shell: str) -> None:
 
     kind = get_completion_class(shell)
     if kind is None:
-        raise InternalError(f"this version of click knows no completion for {shell}")
+        raise InternalError(f"this version of click has no completion for {shell}")
     click.echo(kind(ctx.find_root().command, {}, "petctl", "_PETCTL_COMPLETE").source())

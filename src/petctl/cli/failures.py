@@ -139,7 +139,7 @@ def _unusable_home() -> str:
     except UsageError as error:
         return str(error)
     why = unusable(home)
-    return f"cannot keep anything in {home}: {why}; {ANOTHER}" if why else ""
+    return f"cannot write to {home}: {why}; {ANOTHER}" if why else ""
 
 
 def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
@@ -161,5 +161,5 @@ def _unexpected(error: Exception, words: Sequence[str], program: str) -> str:
                 report.write(text)
         except (OSError, UsageError):  # no home that can be used
             continue
-        return f"{what}. This is a fault of petctl; please report it with {folder / name}"
-    return f"{what}. This is a fault of petctl; its report could not be written"
+        return f"{what}. This is an error in petctl; please report it with {folder / name}"
+    return f"{what}. This is an error in petctl; its report could not be written"

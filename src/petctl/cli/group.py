@@ -50,7 +50,7 @@ OF_OLDER_PROGRAMS = {
 
 def _advice(word: str) -> str:
     if word in OF_OLDER_PROGRAMS:
-        return " It was a verb of petctl for AWS or Azure; docs/migrating.md says what it is called now"
+        return " It was a command of petctl for AWS or Azure; see docs/migrating.md for its new name"
     close = difflib.get_close_matches(word, VERBS, n=1)
     if close:
         return f" Did you mean {close[0]}?"

@@ -46,9 +46,7 @@ def read_any(path: str, sets: Mapping[str, str]) -> Prepared:
 
     for name in sets:
         if name not in (ACCOUNT, KEY):
-            raise UsageError(
-                f"--set {name}: a Batch AI job file has <{ACCOUNT}> and <{KEY}> to be filled, nothing else"
-            )
+            raise UsageError(f"--set {name}: a Batch AI job file has only <{ACCOUNT}> and <{KEY}> to fill in")
     account, key = (sets.get(name) or os.environ.get(name, "") for name in (ACCOUNT, KEY))
     surroundings = JobFile(resolver(petctl_home()), account=account, key=key, secret_of=secret_of)
     reading = read_document(document, builder, surroundings)
@@ -121,12 +119,12 @@ def _own(home: Path, volume: Volume) -> Found | str:
         return f"there is no directory {volume.below} in {volume.said}"
     if volume.kind == "blob" and (remote := _container(home, volume)) is not None:
         return remote
-    known = f"name its directory in petctl.yaml: mounts: {{{volume.said}: DIRECTORY}}"
+    known = f"set its directory in petctl.yaml: mounts: {{{volume.said}: DIRECTORY}}"
     if volume.kind == "nfs":
-        return f"this machine has no such file server; make it with batchai file-server create, or {known}"
+        return f"this machine has no such file server; create it with batchai file-server create, or {known}"
     what = {"file": "share", "blob": "container"}[volume.kind]
     return (
-        f"this machine has no storage account {volume.account!r} with a {what} {volume.name!r}; make them "
+        f"this machine has no storage account {volume.account!r} with a {what} {volume.name!r}; create them "
         f"(batchai storage account create, batchai storage {what} create), or {known}"
     )
 

@@ -38,55 +38,59 @@ _PLAIN_FIELDS = (
 
 _OPTIONS: list[Callable[[Any], Any]] = [
     click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED),
-    click.option("-n", "--nodes", metavar="N", help="Nodes: 3, or 1:3 (min:max), or 1:2:3 (min:initial:max)."),
+    click.option("-n", "--nodes", metavar="N", help="Nodes: 3, 1:3 (min:max) or 1:2:3 (min:initial:max)."),
     click.option("--procs", metavar="N", help="Workers per node: a number, cpu, gpu or auto."),
-    click.option("-c", "--cluster", metavar="NAME", help="Where to run; this machine is called local."),
-    click.option("--name", metavar="NAME", help="The job's name; its id begins with it."),
+    click.option("-c", "--cluster", metavar="NAME", help="Cluster to run on; this machine is called local."),
+    click.option("--name", metavar="NAME", help="Name of the job; its id starts with it."),
     click.option("-m", "--module", is_flag=True, help="COMMAND is a Python module, as in python -m."),
-    click.option("--shell", metavar="LINE", help="Run this line by /bin/sh instead of a COMMAND."),
-    click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Environment; NAME alone: as it is here."),
-    click.option("--secret", metavar="NAME=SECRET", multiple=True, help="Environment NAME from a stored secret."),
+    click.option("--shell", metavar="LINE", help="Run this shell command instead of COMMAND."),
+    click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Set NAME; without VALUE: as it is here."),
+    click.option("--secret", metavar="NAME=SECRET", multiple=True, help="Set NAME from a stored secret."),
     click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Fill ${NAME} in the job file."),
-    click.option("--prepare", metavar="LINE", help="Shell line, once per node before its first workers."),
-    click.option("--restarts", metavar="N", type=int, help="Worker failures to survive."),
+    click.option("--prepare", metavar="LINE", help="Run this once per node before its first workers."),
+    click.option("--restarts", metavar="N", type=int, help="Restart after at most N worker failures."),
     click.option("--retry-on", metavar="WORDS", multiple=True, help="Restart only after these: 3,128-255,network."),
-    click.option("--grace", metavar="TIME", help="From SIGTERM to SIGKILL: 30s, 2m."),
+    click.option("--grace", metavar="TIME", help="Time from SIGTERM to SIGKILL: 30s, 2m."),
     click.option("--max-time", metavar="TIME", help="End the job after: 90m, 12h. Exit code 124."),
-    click.option("--stall-after", metavar="TIME", help="Restart when reported steps stop for so long: 5m; 0: never."),
-    click.option("--priority", metavar="N", type=int, help="Higher ones leave the queue first."),
-    click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="A label for your own use."),
-    click.option("--experiment", metavar="NAME", help="The experiment that the job belongs to."),
-    click.option("--workspace", metavar="NAME", help="The workspace that the job belongs to."),
-    click.option("--python", metavar="PATH", help="Interpreter of scripts and modules."),
-    click.option("--preload", metavar="MODULE", multiple=True, help="Import it ahead of the workers' start."),
+    click.option("--stall-after", metavar="TIME", help="Restart if reported steps stop for: 5m; 0: never."),
+    click.option("--priority", metavar="N", type=int, help="Higher priority starts first."),
+    click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label for your own use."),
+    click.option("--experiment", metavar="NAME", help="Experiment of the job."),
+    click.option("--workspace", metavar="NAME", help="Workspace of the job."),
+    click.option("--python", metavar="PATH", help="Python interpreter for scripts and modules."),
+    click.option("--preload", metavar="MODULE", multiple=True, help="Import it before workers start."),
     click.option("--no-warm", is_flag=True, help="Start every worker as a new process."),
-    click.option("--launcher", metavar="KIND", help="What starts the workers: elastic, torchrun, mpi or plain."),
+    click.option("--launcher", metavar="KIND", help="Launcher: elastic, torchrun, mpi or plain."),
     click.option("--processes", metavar="N", type=int, help="With mpi: processes over all nodes, instead of --procs."),
-    click.option("--mpi-options", metavar="TEXT", help="With mpi: more words for mpirun, as for a shell."),
+    click.option("--mpi-options", metavar="TEXT", help="With mpi: more options for mpirun, quoted as for a shell."),
     click.option(
         "--role", "roles", metavar="NAME=COUNT[:ARGS]", multiple=True, help="Tasks of a role: ps=1, worker=4."
     ),
     click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
-    click.option("--store", metavar="LOCATION", help="Send outputs and logs there: s3://, az://, a path; none."),
-    click.option("--out", "outs", metavar="ID[=LOCATION]", multiple=True, help="An output, $PETCTL_OUTPUT_<ID>."),
-    click.option("--listen", metavar="HOST", help="Where the coordinator listens, so that other machines can join."),
-    click.option("--cwd", metavar="DIR", help="The workers' directory; with --code, inside the snapshot."),
-    click.option("--code", metavar="WHERE", help="Run from a snapshot of it: a directory, file, archive, git+URL@REF."),
-    click.option("--no-upload", is_flag=True, help="Run in place: no snapshot of the code is made."),
-    click.option("--image", metavar="IMAGE", help="Run in containers of it: podman or docker here, pods; Python 3.9."),
-    click.option("--no-container", is_flag=True, help="Without a container, though the job file names an image."),
-    click.option("--cpu", metavar="N", help="Processors to set aside per node, on Kubernetes: 4, 500m."),
-    click.option("--memory", metavar="SIZE", help="Memory per node, on Kubernetes: 16GiB; more is never given."),
-    click.option("--shm-size", metavar="SIZE", help="Shared memory (/dev/shm) of a node, on Kubernetes: 8GiB."),
+    click.option("--store", metavar="LOCATION", help="Upload outputs and logs to: s3://, az://, a path; none."),
     click.option(
-        "--volume", "volumes", metavar="CLAIM:/PATH[:ro]", multiple=True, help="A volume claim, on Kubernetes."
+        "--out", "outs", metavar="ID[=LOCATION]", multiple=True, help="Declare an output, $PETCTL_OUTPUT_<ID>."
     ),
-    click.option("--requirements", metavar="FILE", help="Install what this file of the code names, once per machine."),
+    click.option("--listen", metavar="HOST", help="Listen on HOST, so that other machines can join."),
+    click.option("--cwd", metavar="DIR", help="Working directory; with --code, inside the snapshot."),
+    click.option("--code", metavar="WHERE", help="Run from a snapshot of: a directory, file, archive, git+URL@REF."),
+    click.option("--no-upload", is_flag=True, help="Run in place, without a snapshot of the code."),
+    click.option("--image", metavar="IMAGE", help="Run in containers of IMAGE (podman, docker, pods); Python 3.9."),
+    click.option("--no-container", is_flag=True, help="Run without a container, even if the job file has an image."),
+    click.option("--cpu", metavar="N", help="CPUs to request per node, on Kubernetes: 4, 500m."),
+    click.option("--memory", metavar="SIZE", help="Memory per node, on Kubernetes: 16GiB; also its limit."),
+    click.option("--shm-size", metavar="SIZE", help="Shared memory (/dev/shm) per node, on Kubernetes: 8GiB."),
     click.option(
-        "--folder", "folders", metavar="NAME[=LOCATION[,MODE]]", multiple=True, help="Only these mapped folders."
+        "--volume", "volumes", metavar="CLAIM:/PATH[:ro]", multiple=True, help="Mount a volume claim, on Kubernetes."
     ),
-    click.option("--no-folders", is_flag=True, help="No mapped folders."),
-    click.option("--allow-secret", "allow_secrets", metavar="FILES", multiple=True, help="Files that are no secrets."),
+    click.option("--requirements", metavar="FILE", help="Install this requirements file once per machine."),
+    click.option(
+        "--folder", "folders", metavar="NAME[=LOCATION[,MODE]]", multiple=True, help="Use only these mapped folders."
+    ),
+    click.option("--no-folders", is_flag=True, help="Use no mapped folders."),
+    click.option(
+        "--allow-secret", "allow_secrets", metavar="FILES", multiple=True, help="Allow files that look like secrets."
+    ),
     click.option("-q", "--quiet", is_flag=True, help="Only print errors."),
 ]
 
@@ -121,15 +125,15 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     fields = _given_fields(options)
     if place:
         if "cwd" in fields:
-            raise UsageError(f"the job's directory is {place!r} or that of --cwd; keep one")
+            raise UsageError(f"the job's directory comes from {place!r} or from --cwd; keep one")
         fields["cwd"] = place
     if code:
         if "code" in fields:
-            raise UsageError(f"the code is that of {code!r}; leave --code and --no-upload out")
+            raise UsageError(f"the code comes from {code!r}; leave --code and --no-upload out")
         fields["code"] = code
     if not isinstance(command, JobFile):
         if options["sets"]:
-            raise UsageError("--set fills ${NAME} in a job file, and there is none here; use -e for the environment")
+            raise UsageError("--set fills ${NAME} in a job file, but none was given; use -e for the environment")
         if command.kind == "script" and not options["quiet"] and not code and not place:
             hint_at_options_behind(words)
         _tell_secrets(fields, options)
@@ -168,8 +172,8 @@ def _tell_secrets(fields: Mapping[str, Any], options: Mapping[str, Any]) -> None
     for name in secret_variables(fields["env"]):
         stored = name.lower().replace("_", "-")
         click.echo(
-            f"petctl: {name} looks like a secret, and the job's record shows it; keep it out: "
-            f"petctl secret set {stored}, then --secret {name}={stored} in place of -e",
+            f"petctl: {name} looks like a secret, but the job's record shows it; to hide it: petctl secret set "
+            f"{stored}, then --secret {name}={stored} in place of -e",
             err=True,
         )
 
@@ -209,7 +213,7 @@ def split_code(words: Sequence[str]) -> tuple[str, list[str]]:
     if far and not first.startswith("git+") and path.endswith(".py"):
         return first, [Path(path).name, *rest]
     if not rest:
-        raise UsageError(f"which command of {first} is to be run? Name it behind: petctl run {first} train.py")
+        raise UsageError(f"{first} needs a command: petctl run {first} train.py")
     return first, rest
 
 
@@ -219,7 +223,7 @@ def classify(words: Sequence[str], module: bool, shell: str | None) -> Command |
 
     if shell is not None:
         if words:
-            raise UsageError(f"a command is the line of --shell or {words[0]!r}, not both; quote the whole line")
+            raise UsageError(f"give either --shell or the command {words[0]!r}, not both; quote the whole line")
         return classify_command([shell], shell=True)
     if not words:
         raise UsageError("nothing to run: give a script, a program or a job file, such as: petctl run train.py")
@@ -239,7 +243,7 @@ def _refuse_bytes(options: Mapping[str, Any]) -> None:
             try:
                 text.encode()
             except UnicodeEncodeError:
-                raise UsageError(f"{text!r} is not UTF-8 text, and a job's words must be") from None
+                raise UsageError(f"{text!r} is not UTF-8 text, as a job's words must be") from None
 
 
 def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,13 +263,13 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["allow_secrets"] = list(options["allow_secrets"])
     if options["no_upload"]:
         if "code" in fields:
-            raise UsageError("--code and --no-upload contradict each other; keep one")
+            raise UsageError("give either --code or --no-upload, not both")
         fields["code"] = IN_PLACE
     fields["folders"] = _folders(options["folders"], options["no_folders"])
     fields["kubernetes"] = _pod_options(options)
     if options["no_container"]:
         if "image" in fields:
-            raise UsageError("--image and --no-container contradict each other; keep one")
+            raise UsageError("give either --image or --no-container, not both")
         fields["image"] = fields["image_credentials"] = ""
     if options["no_warm"]:
         fields["warm"] = False
@@ -282,7 +286,7 @@ def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
     from petctl.job.spec.folders import NONE, parse_folder_option
 
     if none and texts:
-        raise UsageError("--folder and --no-folders contradict each other; keep one")
+        raise UsageError("give either --folder or --no-folders, not both")
     return NONE if none else dict(parse_folder_option(text) for text in texts)
 
 
@@ -335,5 +339,5 @@ def _environment(texts: Sequence[str]) -> dict[str, str]:
         elif text in os.environ:
             pairs[text] = os.environ[text]
         else:
-            raise UsageError(f"--env {text}: there is no such variable here; set it, or say {text}=VALUE")
+            raise UsageError(f"--env {text}: the variable is not set here; set it, or give {text}=VALUE")
     return pairs

@@ -33,7 +33,7 @@ def hint_at_options_behind(words: Sequence[str]) -> None:
     for name in own:
         if name in known and not _knows(Path(script), name):
             verb = context.command_path
-            told = f"{name} behind {script} goes to the script; as petctl's own it stands before: {verb} {name} ..."
+            told = f"{name} after {script} goes to the script; for petctl put it before: {verb} {name} ..."
             click.echo(f"petctl: {told} {script}", err=True)
 
 

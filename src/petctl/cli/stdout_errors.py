@@ -7,7 +7,7 @@ import sys
 
 from petctl.errors import PetctlError, is_no_room
 
-NO_ROOM = "the output cannot be written: no space left on its disk"
+NO_ROOM = "cannot write the output: no space left on its disk"
 
 
 def tell_unwritten(error: OSError, program: str) -> int:
@@ -15,6 +15,6 @@ def tell_unwritten(error: OSError, program: str) -> int:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter would write it once more
     if isinstance(error, BrokenPipeError):
         return 0
-    why = NO_ROOM if is_no_room(error) else f"the output cannot be written: {error.strerror}"
+    why = NO_ROOM if is_no_room(error) else f"cannot write the output: {error.strerror}"
     print(f"{program}: {why}", file=sys.stderr)
     return PetctlError.code

@@ -4,35 +4,35 @@ GROUPS = {
     "Start": {
         "run": "Start a job, follow it to its end, exit with its exit code",
         "submit": "Start a job and return at once",
-        "resubmit": "Start a job again, with the code it had or with today's",
+        "resubmit": "Run a job again, with its own code or today's",
         "sweep": "Run a job over many points of its parameters",
-        "render": "Show what would be started; start nothing",
+        "render": "Show what a job would start",
         "import": "Convert jobs written for the old torchelastic operator, or as pods",
     },
     "Watch": {
         "list": "List jobs",
         "status": "Show one job: state, nodes, rounds, root cause",
-        "logs": "Show or follow what the workers wrote",
-        "diagnose": "Name the cause of a failure, and what to do about it",
-        "wait": "Wait for jobs to end, exit with their exit code",
+        "logs": "Show or follow the workers' output",
+        "diagnose": "Find the cause of a failure, and what to do",
+        "wait": "Wait for jobs, exit with their exit code",
     },
     "Steer": {
         "scale": "Change the number of nodes of a running job",
         "cancel": "Stop jobs",
         "rm": "Remove finished jobs and their files",
         "exec": "Run a command on a node of a job",
-        "forward": "Reach a port of a node from here",
-        "token": "Write the file with which another machine joins a job",
+        "forward": "Forward a local port to a node",
+        "token": "Write the join file for another machine",
     },
     "Data": {
-        "outputs": "List, fetch and link what a job has made",
+        "outputs": "List, fetch and link a job's outputs",
         "data": "Copy, list and remove files in object stores: s3://, az://, gs://",
     },
     "Set up": {
-        "cluster": "Make, resize and delete clusters on this machine",
-        "secret": "Keep secrets that jobs name by reference",
-        "volume": "Print what makes a shared file system known to Kubernetes",
-        "operator": "Put the operator for ElasticJobs into a Kubernetes cluster",
+        "cluster": "Create, resize and delete clusters on this machine",
+        "secret": "Store secrets for jobs",
+        "volume": "Print the volume objects for a shared file system",
+        "operator": "Install the operator for ElasticJobs on Kubernetes",
         "compat": "Install command lines of other systems over petctl: act, az",
         "completion": "Print the shell's completion script",
     },
@@ -56,7 +56,7 @@ VERBS = {name: summary for verbs in GROUPS.values() for name, summary in verbs.i
 def overview() -> str:
     """The first page of help, as plain text."""
     lines = [
-        "Usage: petctl [--help] [--version] VERB ...",
+        "Usage: petctl [--help] [--version] COMMAND ...",
         "",
         "  Portable elastic training: any training command, on any number of machines,",
         "  kept training while machines come and go.",
@@ -72,6 +72,6 @@ def overview() -> str:
         "  petctl run job.yaml                          a job file",
         "  petctl logs -f 3f9k                          a unique end of the id is enough",
         "",
-        "'petctl VERB --help' tells the rest.",
+        "'petctl COMMAND --help' shows its options.",
     ]
     return "\n".join(lines)

@@ -153,8 +153,8 @@ _NOT_YET = {"aws", "ec2", "eks", "azure", "aks", "azureml", "gcp", "gke", "slurm
 def how_to_get_cluster(name: str) -> str:
     """Says how to get a cluster that does not exist, for the end of an error message."""
     if name in _NOT_YET:  # a cluster of this machine with that name would not be what was meant
-        return f"this petctl has no {name} clusters; a Kubernetes cluster there will do (-c k8s)"
-    return f"make one on this machine: petctl cluster create {name}"
+        return f"this petctl has no {name} clusters; use a Kubernetes cluster there (-c k8s)"
+    return f"create one on this machine: petctl cluster create {name}"
 
 
 def find_cluster(name: str, home: Path) -> Cluster:
@@ -168,6 +168,6 @@ def find_cluster(name: str, home: Path) -> Cluster:
     connect = find_kind(kind)
     if connect is None:
         there = ", ".join(all_kinds())
-        raise UsageError(f"there is no cluster {name!r}; those there are: {there}; {how_to_get_cluster(name)}")
+        raise UsageError(f"there is no cluster {name!r}; the clusters are: {there}; {how_to_get_cluster(name)}")
     cluster: Cluster = connect(home, settings)
     return cluster

@@ -25,7 +25,7 @@ def forwarded(dial: _Dial, local_port: int = 0, tell: Tell | None = None) -> Ite
         listener = socket.create_server(("127.0.0.1", local_port))
     except OSError as error:
         raise UsageError(
-            f"port {local_port} cannot be opened here: {error.strerror}; take another, or 0 for any"
+            f"cannot open port {local_port} here: {error.strerror}; choose another, or 0 for any"
         ) from None
     connections: set[socket.socket] = set()
     acceptor = threading.Thread(target=_accept, args=(listener, dial, connections, tell or _ignore), daemon=True)

@@ -98,15 +98,15 @@ def install(
     for path in [*targets, package] if package else targets:
         click.echo(path)
     for path in hidden:
-        click.echo(f"petctl: it hides {path}; undo that with: petctl compat uninstall {name}", err=True)
+        click.echo(f"petctl: it hides {path}; to undo that: petctl compat uninstall {name}", err=True)
     if str(folder) not in os.environ.get("PATH", "").split(os.pathsep):
         click.echo(f"petctl: {folder} is not on your PATH; add it: export PATH={folder}:$PATH", err=True)
     if package_folder and package:
         click.echo(f"petctl: for python -m act.aml_client: export PYTHONPATH={package.parent}", err=True)
     if name == "act" and not no_package and package is None:
         click.echo(
-            "petctl: there is no `python` on the PATH, so none has the package for `python -m act.aml_client`; "
-            "name one with --python PATH",
+            "petctl: there is no `python` on the PATH, so `python -m act.aml_client` is not installed; choose "
+            "one with --python PATH",
             err=True,
         )
 
@@ -123,7 +123,7 @@ def uninstall(name: str, directory: str, package_folder: str | None, output: str
     there = [target for target in targets if target.exists()]
     for target in there:
         if not is_ours(target):
-            raise UsageError(f"{target} was not made by petctl, so it stays; remove it yourself if you mean it")
+            raise UsageError(f"{target} was not created by petctl, so it stays; remove it yourself if you want to")
     packages = {package for target in there if (package := _package_of(target)) is not None}
     if package_folder:
         packages.add(user_folder(package_folder) / actpackage.NAME)
@@ -194,7 +194,7 @@ def _write(target: Path, package: Path | None) -> None:
             file.write("\n".join(["#!/bin/sh", MARK, *beside, call, ""]).encode())
             os.fchmod(file.fileno(), 0o755)
     except OSError as error:
-        raise UsageError(f"cannot write {target}: {error.strerror}; take another place with --dir") from None
+        raise UsageError(f"cannot write {target}: {error.strerror}; choose another directory with --dir") from None
 
 
 def _others(name: str, target: Path | None, *more: Path) -> list[Path]:

@@ -25,7 +25,7 @@ def check_keys(path: Path, said: Mapping[Any, Any], users_own: bool) -> None:
     """Raises UsageError with the file, each unknown key and the nearest right one."""
     problems = [*_unknown(said, (*TOP, *USERS_OWN) if users_own else TOP, "")]
     if not users_own and "trusted" in said:
-        problems = ["trusted: only your own configuration can say whom you trust, not the project's"]
+        problems = ["trusted: only your own configuration can set this, not the project's"]
     for name, section in _mappings(said.get("stores")):
         problems += _unknown(section, STORE, f"stores.{name}.")
     for name, section in _mappings(said.get("clusters")):

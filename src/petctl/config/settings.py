@@ -191,7 +191,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         value = deepcopy(_parsed(text))
     except yaml.YAMLError as error:
-        raise UsageError(f"the configuration {path} is not YAML: {error}") from None
+        raise UsageError(f"the configuration {path} is not valid YAML: {error}") from None
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -50,5 +50,5 @@ def _run(options: CoordinateOptions, start: int, ready: int) -> int:
         import traceback
 
         traceback.print_exc()
-        print("petctl-agent: a fault of petctl itself; the coordinator is started anew", file=sys.stderr)
+        print("petctl-agent: internal error; the coordinator will be restarted", file=sys.stderr)
         return InternalError.code

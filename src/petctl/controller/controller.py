@@ -199,7 +199,7 @@ class PodCoordinator:
             sentence = f"the coordinator was replaced: this is number {self._options.replacement + 1}"
             board.event("replaced", sentence, replacement=self._options.replacement)
         else:
-            board.event("restarted", "the coordinator was started anew in its container", start=self._start)
+            board.event("restarted", "the coordinator was restarted in its container", start=self._start)
 
     def _begin(self) -> None:
         if self._outcome is not None:
@@ -321,11 +321,13 @@ class PodCoordinator:
     def _overlap(self, number: int, nodes: List[str]) -> str:
         """What the user must know of a coordinator that went on beside this one."""
         there = f"round {number} on {counted(len(nodes), 'node')}" if nodes else "no round"
-        words = f"the coordinator before this one was not gone: it had {there}, and goes now"
+        words = f"the previous coordinator was still running: it had {there}; stopping it"
         if self._opened is None or not nodes:
             return f"{words}; nothing was trained twice"
         both = time.time() - self._opened
-        self._twice = f"for {both:.1f} s both trained, so the checkpoints of that time are of two trainings"
+        self._twice = (
+            f"two coordinators trained at once for {both:.1f} s, so the checkpoints from that time mix two trainings"
+        )
         return f"{words}; {self._twice}"
 
     # -- what the user wants -------------------------------------------------------------------------------------------

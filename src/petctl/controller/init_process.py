@@ -43,7 +43,7 @@ def keep_alive(run: Run, state: Path, replacement: int) -> int:
         memory = Memory(state)
         start = memory.next_start(replacement)
     except OSError as error:
-        raise UsageError(f"cannot keep anything in {state}: {error.strerror}; give another --state") from None
+        raise UsageError(f"cannot write to {state}: {error.strerror}; give another --state") from None
     return _Parent(run, memory, replacement, start).live()
 
 
@@ -76,7 +76,7 @@ class _Parent:
             if short_lives >= SHORT_LIVES:
                 _say(f"the coordinator {how}, {short_lives} times in a row soon after its start: giving up")
                 return GAVE_UP
-            _say(f"the coordinator {how}; it is started anew")
+            _say(f"the coordinator {how}; restarting it")
             self._pause(PAUSES[min(short_lives, len(PAUSES) - 1)])
             if self._asked:
                 return 128 + self._asked

@@ -61,7 +61,7 @@ class Material:
         try:
             return {name: Grant(**fields) for name, fields in json.loads(self._text("grants.json")).items()}
         except (ValueError, TypeError, AttributeError):
-            raise UsageError(f"{self._directory / 'grants.json'} holds no grants; submit the job again") from None
+            raise UsageError(f"{self._directory / 'grants.json'} has no grants; submit the job again") from None
 
     def join_code(self, target: Path) -> bool:
         """Makes one archive of the pieces, once; False where the job has no code of its own. Nodes check what is in
@@ -89,14 +89,14 @@ class Material:
             return (self._directory / "secrets" / name).read_bytes().decode("utf-8")
         except FileNotFoundError:
             raise NotFound(
-                f"there is no secret {name!r} (for {variable}); make it with: petctl secret set {name}"
+                f"there is no secret {name!r} (for {variable}); create it with: petctl secret set {name}"
             ) from None
         except UnicodeDecodeError:
-            raise UsageError(f"the secret {name!r} (for {variable}) is not text in UTF-8; set it anew") from None
+            raise UsageError(f"the secret {name!r} (for {variable}) is not UTF-8 text; set it again") from None
 
     def _text(self, name: str) -> str:
         path = self._directory / name
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read {path}, which a coordinator needs: {error}") from None
+            raise UsageError(f"cannot read {path}, which the coordinator needs: {error}") from None

@@ -103,7 +103,7 @@ class Sizing:
         others = [name for name in nodes if name not in released]
         self._expect([name for name in others if wanted != before or name not in self._announced])
         names = sorted(released, key=natural)
-        spared = f"; it can spare {', '.join(names)}" if names else ""
+        spared = f"; it can release {', '.join(names)}" if names else ""
         return {"sentence": scaling(before, wanted) + spared, "release": names}
 
     def _given_up(self, nodes: List[str], surplus: int) -> List[str]:
@@ -131,7 +131,7 @@ class Sizing:
             await asyncio.wait_for(self._learnt.wait(), LEARN_PATIENCE)
         except asyncio.TimeoutError:
             raise PetctlError(
-                f"the coordinator of {self._id} has yet to learn which nodes are left; ask again"
+                f"the coordinator of {self._id} does not know yet which nodes are left; try again"
             ) from None
 
     def _first(self) -> List[str]:

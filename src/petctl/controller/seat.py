@@ -46,7 +46,7 @@ class Seat:
                     answer: Dict[str, Any] = link.call("contend", WITHIN, **claim)
                 epoch = int(answer["epoch"])
             except (PetctlError, OSError, ValueError, TypeError, KeyError) as error:
-                log.debug("nobody can be asked about the seat: %s", error)
+                log.debug("cannot check the seat: %s", error)
                 continue
             if epoch > claim["epoch"] and not self._closed.is_set():
                 self._lost(epoch)

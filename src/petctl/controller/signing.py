@@ -44,7 +44,7 @@ class Signing:
 
     def sentence(self) -> str:
         """Why something is not sent, for the status; empty when all is well."""
-        return "; ".join(dict.fromkeys(f"not sent: {problem}" for problem in self._problems.values()))
+        return "; ".join(dict.fromkeys(f"not uploaded: {problem}" for problem in self._problems.values()))
 
     def note(self, who: str, problem: str) -> None:
         """Somebody cannot send, or (empty) can again."""
@@ -54,7 +54,7 @@ class Signing:
             self._problems.pop(who, None)
         if problem and problem not in self._told:
             self._told.add(problem)
-            self._event("results", f"results are not sent: {problem}", node=who)
+            self._event("results", f"cannot upload results yet: {problem}", node=who)
         self._changed()
 
     def forget(self, who: str) -> None:

@@ -3,7 +3,7 @@
     {"outcome": {"state", "code", "sentence", "failure"}, "started", "finished", "spent", "round", "rounds", "size"}
 
 At most 4096 bytes of JSON: long texts are cut in the middle, the traceback first. The file is a mount and cannot be
-replaced, so it is written in place; one that a crash has torn is no JSON, and counts as not written.
+replaced, so it is written in place; one that a crash has torn is not JSON, and counts as not written.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Calls:
         source = ranks.index(newest)
         if self.number > newest[2]:
             raise BeginAgain(
-                f"this rank has ended call {newest[2]} of elastic.run, but others trained on in it in a newer round "
-                f"({newest[1]}): this process begins again"
+                f"this rank finished call {newest[2]} of elastic.run, but other ranks went on training in it in "
+                f"a newer round ({newest[1]}): this process restarts"
             )
         first = min(number for _, _, number in ranks)
         missing: List[Any] = [None]
@@ -109,8 +109,8 @@ class Calls:
         distributed.broadcast_object_list(missing, source)
         if missing[0] is None:
             raise BeginAgain(
-                f"this rank is in call {self.number} of elastic.run, others are in another one, and the State at the "
-                "end of a call before was not kept. All ranks begin again, from their checkpoints"
+                f"this rank is in call {self.number} of elastic.run, others are in another one, and the State at "
+                f"the end of an earlier call was not kept. All ranks restart from their checkpoints"
             )
         for number in missing[0]:
             end = self._ends[number] if distributed.get_rank() == source else None
@@ -133,7 +133,7 @@ class Calls:
             self._full = True
             print(
                 "petctl.elastic: the States at the end of all calls of elastic.run need too much memory and are not "
-                "kept. If a rank is lost from now on, all ranks begin again, from their checkpoints",
+                "kept. If a rank is lost from now on, all ranks restart from their checkpoints",
                 file=sys.stderr,
                 flush=True,
             )

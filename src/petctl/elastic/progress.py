@@ -57,7 +57,7 @@ class _Reporter:
             threading.Thread(target=self._run, name="petctl-progress", daemon=True).start()
             atexit.register(self._last)
         else:
-            print("petctl.elastic: nobody listens to reports here; run it under petctl", file=sys.stderr, flush=True)
+            print("petctl.elastic: reports go nowhere here; run under petctl", file=sys.stderr, flush=True)
 
     def take(self, step: Optional[int], metrics: Dict[str, Any]) -> None:
         if not self._listened_to:

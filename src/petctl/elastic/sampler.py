@@ -97,8 +97,8 @@ class ElasticSampler:
         """For the State it is a part of."""
         if self._uncounted:
             raise UsageError(
-                "ElasticSampler: a loader reads from it, but nobody counts what is used, so a commit cannot say which "
-                "samples it holds. Iterate over `sampler.batches(loader)` instead of `loader`."
+                "ElasticSampler: a loader reads from it, but used samples are not counted, so a commit cannot "
+                "tell which it covers. Iterate over `sampler.batches(loader)` instead of `loader`."
             )
         return {"epoch": self._epoch, "dealt": self._dealt, "length": self._length, "seed": self._seed}
 

@@ -109,7 +109,8 @@ class Ledger:
         if not own and strange:
             raise UsageError(
                 f"elastic.State: this one has the parts {', '.join(sorted(vars(state)))}; the one to continue from, of "
-                f"another rank or a checkpoint, {', '.join(sorted(snapshot.copies))}. Make all parts before elastic.run"
+                f"another rank or a checkpoint, {', '.join(sorted(snapshot.copies))}. Create all parts before "
+                f"elastic.run"
             )
         for name, copy in snapshot.copies.items():
             vars(state)[name] = parts.restore(vars(state).get(name), copy)
@@ -158,7 +159,7 @@ class State:
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(State, name):
-            raise UsageError(f"elastic.State: no part can be called {name!r}; that name is the State's own")
+            raise UsageError(f"elastic.State: a part cannot be called {name!r}; the State uses that name")
         self.__dict__[name] = value
 
     def __getattr__(self, name: str) -> Any:

@@ -142,7 +142,7 @@ def encode_task(task: Task) -> Dict[str, Any]:
 def decode_task(data: object) -> Task:
     """A task from the coordinator's welcome, or ProtocolError; unknown fields of newer versions are ignored."""
     if not isinstance(data, Mapping):
-        raise ProtocolError("the coordinator's welcome holds no task")
+        raise ProtocolError("the coordinator's welcome has no task")
     names = {f.name for f in dataclasses.fields(Task)}
     try:
         values = {str(k): v for k, v in data.items() if k in names}
@@ -152,7 +152,7 @@ def decode_task(data: object) -> Task:
         values["roles"] = [Role(**role) for role in values.get("roles", ())]
         task = Task(**values)
     except TypeError as error:
-        raise ProtocolError(f"the coordinator's task does not fit: {error}") from None
+        raise ProtocolError(f"the coordinator's task is invalid: {error}") from None
     if task.kind not in COMMAND_KINDS or not task.words or not all(isinstance(w, str) for w in task.words):
         raise ProtocolError("the coordinator's task has no command")
     for name in (task.job, *task.outputs, *task.batchai.get("outputs", ())):

@@ -40,7 +40,7 @@ from petctl.submission.render import as_text
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
 KILL_WITHIN = 30.0
-INCOMPLETE = "# Secret values are left out: no job can be started from this. Run petctl render with --with-secrets.\n"
+INCOMPLETE = "# Secret values are left out, so this cannot start a job. Run petctl render with --with-secrets.\n"
 
 
 class JobHandle:
@@ -155,7 +155,7 @@ class JobHandle:
         except TimeoutError:
             advice = self._cluster.unanswered_advice(self.id)
             raise Unreachable(
-                f"{self.id} was not removed: it has not ended {KILL_WITHIN:g} s after kill. {advice}"
+                f"{self.id} was not removed: it was still running {KILL_WITHIN:g} s after it was killed. {advice}"
             ) from None
 
     def exec(self, argv: Sequence[str], node: str | None = None) -> int:
@@ -201,7 +201,7 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
     job = replace(job_from_dict(record["job"]), python=record["plan"]["task"]["python"])
     if resume:
         if cluster:
-            raise UsageError("--resume goes on where the checkpoints are; leave --cluster out")
+            raise UsageError("--resume runs where the checkpoints are; leave --cluster out")
         job = replace(job, env={**job.env, **_left_checkpoints(before, record)})
     there = Path(record["cwd"])  # what its words are relative to, wherever they are said again
     if "://" not in job.code:
@@ -230,12 +230,12 @@ def _left_checkpoints(before: JobHandle, record: Mapping[str, Any]) -> dict[str,
     from petctl.job.task import CHECKPOINTS
 
     if not before.status().final:
-        raise UsageError(f"{before.id} has not ended and may write checkpoints; first: petctl cancel {before.id}")
+        raise UsageError(f"{before.id} has not ended and may still write checkpoints; first: petctl cancel {before.id}")
     place = str(record["plan"]["task"]["checkpoint_dir"])
     if not record["job"].get("env", {}).get(CHECKPOINTS) and not Path(place).is_dir():
         raise UsageError(
-            f"the checkpoints of {before.id} went with its nodes; to keep those of the next job, mount a volume and "
-            f"name a directory in it: -e {CHECKPOINTS}=DIRECTORY"
+            f"the checkpoints of {before.id} were deleted with its nodes; to keep the next job's, mount a volume "
+            f"and name a directory in it: -e {CHECKPOINTS}=DIRECTORY"
         )
     return {CHECKPOINTS: place}
 
@@ -265,7 +265,7 @@ def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secr
     objects = where.manifests(job, new_id(name), with_secrets)
     if objects is None:
         if with_secrets:
-            raise UsageError(f"jobs on {where.name} are started by petctl alone; leave --with-secrets out")
+            raise UsageError(f"only petctl can start jobs on {where.name}; leave --with-secrets out")
         return as_text([where.plan(job, f"{name}-0000")], output)
     Registry(petctl_home()).know(where.name)  # whoever creates it will ask for it here
     return ("" if with_secrets or output == "json" else INCOMPLETE) + as_text(objects, output)
@@ -297,7 +297,7 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
             job_id = find_id(reference, ids, called)
             return JobHandle(job_id, ids[job_id])
         except NotFound as error:
-            told = "".join(f"\n{name} could not be asked: {why}" for name, why in silent.items())
+            told = "".join(f"\ncannot reach {name}: {why}" for name, why in silent.items())
             failure = NotFound(f"{error}{told}")
         if AWAY in {why.code for why in silent.values()}:
             failure.code = AWAY  # the job may well be there

@@ -178,5 +178,5 @@ def _newest_first(statuses: Iterable[Status]) -> list[Status]:
 def _warn(name: str, error: PetctlError) -> None:
     import warnings
 
-    message = f"the jobs of cluster {name} are not listed: {error}"
+    message = f"cannot list the jobs of cluster {name}: {error}"
     warnings.warn(message, RuntimeWarning, stacklevel=4)  # of the caller of list_jobs

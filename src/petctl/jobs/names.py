@@ -48,8 +48,8 @@ def checked_id(job_id: str) -> str:
     """An id of the caller's own choice; a cluster may have narrower rules."""
     if not _ID.fullmatch(job_id):
         raise UsageError(
-            f"the id {job_id!r} must have 1 to {LONGEST_ID} small letters, digits, '-', '_' and '.', "
-            "and begin and end with a letter or a digit"
+            f"the id {job_id!r} must have 1 to {LONGEST_ID} lower-case letters, digits, '-', '_' and '.', "
+            "and start and end with a letter or a digit"
         )
     return job_id
 
@@ -74,7 +74,7 @@ def find_id(reference: str, ids: Iterable[str], called: Called = JOBS) -> str:
         return found[0]
     if found:
         more = f" and {len(found) - MOST_LISTED} more" if len(found) > MOST_LISTED else ""
-        raise UsageError(f"{reference!r} can mean {', '.join(found[:MOST_LISTED])}{more}; write more of the id")
+        raise UsageError(f"{reference!r} matches {', '.join(found[:MOST_LISTED])}{more}; give more of the id")
     near = difflib.get_close_matches(reference, known, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else f"; `{called.listing}` shows those there are"
+    hint = f"; did you mean {' or '.join(near)}?" if near else f"; `{called.listing}` shows them all"
     raise NotFound(f"there is no {called.noun} {reference!r}{hint}")

@@ -158,7 +158,7 @@ def _context(access: Access, certificate: tuple[str, str] | None) -> ssl.SSLCont
         except ssl.SSLError as error:
             raise UsageError(
                 f"{access.source}: client certificate and key of context {access.context} cannot be used "
-                f"({error.reason}); they must be PEM, belong together and have no password"
+                f"({error.reason}); they must be PEM, match each other and have no password"
             ) from None
     return context
 

@@ -92,8 +92,8 @@ def _run(program: Program) -> bytes:
     if program.mode == "Always" and not interactive:
         why = "there is no terminal; log in at a terminal first, or use credentials that need none"
         if terminal:
-            why = "it may not while several clusters are asked; name this one with -c"
-        asks = f"{program.command} must ask the user something (interactiveMode: Always)"
+            why = "it cannot ask while several clusters are queried; select this one with -c"
+        asks = f"{program.command} needs a terminal to ask the user (interactiveMode: Always)"
         raise LoginFailed(f"{program.origin}: {asks}, and {why}")
     asked: dict[str, Any] = {"interactive": interactive}
     if program.cluster is not None:
@@ -111,10 +111,10 @@ def _run(program: Program) -> bytes:
         )
     except FileNotFoundError:
         hint = f"; {program.hint.strip()}" if program.hint else "; install it, or correct `command`"
-        raise LoginFailed(f"{program.origin}: {program.command} is not there{hint}") from None
+        raise LoginFailed(f"{program.origin}: {program.command} was not found{hint}") from None
     except subprocess.TimeoutExpired:
         raise LoginFailed(
-            f"{program.origin}: {program.command} made no credentials within {WITHIN:.0f} s; run it by hand to see why"
+            f"{program.origin}: {program.command} gave no credentials within {WITHIN:.0f} s; run it by hand to see why"
         ) from None
     except OSError as error:
         raise LoginFailed(f"{program.origin}: {program.command} cannot be run: {error.strerror or error}") from None

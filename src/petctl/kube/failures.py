@@ -128,10 +128,10 @@ def from_status(status: Mapping[str, Any], where: str, asked: str = "") -> Kuber
         return NoSuchObject(f"{message} ({where})", status)
     if code == 409:
         if reason == "AlreadyExists":
-            return ObjectExists(f"{message} ({where}); take another name, or remove it first", status)
+            return ObjectExists(f"{message} ({where}); choose another name, or remove it first", status)
         return Conflict(f"{message} ({where}); try again", status)
     if code == 410 or reason in ("Expired", "Gone"):
-        return Gone(f"{message} ({where}); list the objects anew", status)
+        return Gone(f"{message} ({where}); list the objects again", status)
     if _NOT_STARTED.search(message):
         return NotStarted(f"{message} ({where}); try again in a moment", status)
     if code in (400, 413, 422):
@@ -143,7 +143,7 @@ def from_status(status: Mapping[str, Any], where: str, asked: str = "") -> Kuber
 
 def unreachable(where: str, reason: str, status: Mapping[str, Any] | None = None) -> ServerUnreachable:
     """Nobody answers, or not now."""
-    return ServerUnreachable(f"{where} cannot be reached: {reason}; is the address right and the network up?", status)
+    return ServerUnreachable(f"cannot reach {where}: {reason}; check the address and the network", status)
 
 
 def cut_off(where: str, what: str, reason: str = "", advice: str = "try again") -> ServerUnreachable:
@@ -174,7 +174,7 @@ def _unauthorised(where: str, status: Mapping[str, Any]) -> Unauthorised:
 
 def _forbidden(message: str, where: str, status: Mapping[str, Any]) -> Forbidden:
     if "exceeded quota" in message or "failed quota" in message:
-        return QuotaExceeded(f"{message} ({where}); ask for less, or end something else first", status)
+        return QuotaExceeded(f"{message} ({where}); request less, or stop something else first", status)
     found = _CANNOT.search(message)
     if found is None:
         return Forbidden(f"{message} ({where})", status)

@@ -36,7 +36,7 @@ def find_access(settings: Mapping[str, Any]) -> Access:
     context_name = str(settings.get("context") or "") or merged.current
     if not context_name:
         raise UsageError(
-            f"{merged.names}: no context is chosen; set `context` of this cluster in petctl.yaml, or run "
+            f"{merged.names}: no context is selected; set `context` of this cluster in petctl.yaml, or run "
             f"`kubectl config use-context NAME`{merged.known('contexts')}"
         )
     context = merged.entry("contexts", "context", context_name, context_name, "the one to use")
@@ -54,8 +54,7 @@ def find_access(settings: Mapping[str, Any]) -> Access:
         # As kubectl does. What `kubectl proxy` offers on this machine needs none.
         if credentials.any and not _is_here(server):
             raise UsageError(
-                f"{cluster.place('server')} is {server!r}: anybody on the way could read the user's token; "
-                "make it https://"
+                f"{cluster.place('server')} is {server!r}: anyone on the network could read the user's token; make it https://"
             )
         credentials = Credentials()
     proxy = cluster.text("proxy-url")
@@ -115,7 +114,9 @@ def _service_account(settings: Mapping[str, Any]) -> Access:
             "petctl.yaml"
         )
     if settings.get("context"):
-        raise UsageError(f"there is no context {settings['context']!r}: this pod has a service account, no kubeconfig")
+        raise UsageError(
+            f"there is no context {settings['context']!r}: this pod has a service account, not a kubeconfig"
+        )
     entry = ConfigEntry("the service account", "", SERVICE_ACCOUNT, {"certificate-authority": "ca.crt"})
     space = SERVICE_ACCOUNT / "namespace"
     own = space.read_text(encoding="utf-8").strip() if space.is_file() else ""

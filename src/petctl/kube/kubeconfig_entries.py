@@ -88,7 +88,7 @@ class ConfigEntry(NamedTuple):
             except OSError as error:
                 raise UsageError(f"{self.place(field)}: cannot read {path}: {_reason(error)}") from None
         if b"-----BEGIN " not in content:  # an empty authority would mean: trust those of this machine
-            raise UsageError(f"{self.place(field)} (or {field}-data) is not a PEM file; get the kubeconfig anew")
+            raise UsageError(f"{self.place(field)} (or {field}-data) is not a PEM file; get a new kubeconfig")
         return content.decode("ascii", "ignore")  # only comments between the certificates may be anything else
 
 
@@ -134,7 +134,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         import yaml
     except ModuleNotFoundError:  # the operator's archive runs without it, as long as it runs in a pod
         raise UsageError(
-            f"reading the kubeconfig {path} takes PyYAML, which {sys.executable} does not have; install it there: "
+            f"reading the kubeconfig {path} needs PyYAML, which {sys.executable} does not have; install it there: "
             "pip install pyyaml"
         ) from None
     try:

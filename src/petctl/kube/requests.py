@@ -158,7 +158,7 @@ class Requests:
             except CLOSED as error:
                 connection.close()
                 if sent and method == "POST":
-                    reason, advice = failures.reason_of(error), "whether it was done is not known: look, then try again"
+                    reason, advice = failures.reason_of(error), "it may have been done: check, then try again"
                     raise failures.cut_off(self._access.where, f"{method} {target}", reason, advice) from None
                 if not connection.used:
                     raise self._explained(error, f"{method} {target}") from None

@@ -22,7 +22,7 @@ def credentials_of(user: ConfigEntry, cluster: ConfigEntry) -> Credentials:
     if provider is not None:
         raise UsageError(
             f"{user.place('auth-provider')} ({provider.text('name') or 'without a name'}) is no longer part of "
-            "Kubernetes; have the cloud's own tool write the kubeconfig anew: it will use `exec`"
+            "Kubernetes; create the kubeconfig again with the cloud's own tool: it will use `exec`"
         )
     certificate, key = user.content("client-certificate"), user.content("client-key")
     if bool(certificate) != bool(key):

@@ -91,7 +91,7 @@ class Frames:
             return None
         first, second = buffer[0], buffer[1]
         if first & 0x70:
-            self._fail("it uses an extension that nobody asked for")
+            self._fail("it uses an extension that was not requested")
         if second & 0x80:
             self._fail("its frames are masked")
         length, start = second & 0x7F, 2
@@ -114,22 +114,22 @@ class Frames:
         """The message that a frame completes, if it does."""
         if opcode >= _CLOSE:
             if not last:
-                self._fail("a control frame comes in pieces")
+                self._fail("a control frame is fragmented")
             self._control(opcode, payload)
             return None
         if opcode == _MORE:
             if self._message is None:
-                self._fail("a message goes on that never began")
+                self._fail("a continuation frame without a message")
             assert self._message is not None
             self._message += payload
         elif opcode in (_TEXT, _BINARY):
             if self._message is not None:
-                self._fail("a message begins inside another")
+                self._fail("a message starts inside another")
             if last:
                 return payload
             self._message = bytearray(payload)
         else:
-            self._fail(f"there is no frame of kind {opcode}")
+            self._fail(f"unknown frame type {opcode}")
         if not last:
             return None
         assert self._message is not None
@@ -141,12 +141,12 @@ class Frames:
             self._queue(_PONG, payload)
         elif opcode == _CLOSE:
             if len(payload) == 1:
-                self._fail("a close frame has half a code")
+                self._fail("a close frame has an incomplete code")
             code = int.from_bytes(payload[:2], "big") if payload else 1005
             self.closing = (code, payload[2:].decode("utf-8", "replace"))
             self.close(NORMAL)
         elif opcode != _PONG:
-            self._fail(f"there is no frame of kind {opcode}")
+            self._fail(f"unknown frame type {opcode}")
 
     def _queue(self, opcode: int, payload: bytes) -> None:
         if self._said_goodbye:
@@ -165,7 +165,7 @@ class Frames:
 
     def _fail(self, words: str, code: int = PROTOCOL_WRONG) -> None:
         self.close(code, words)
-        raise ProtocolError(f"the server does not speak websocket as it should: {words}")
+        raise ProtocolError(f"the server broke the websocket protocol: {words}")
 
 
 def masked(payload: bytes, key: bytes) -> bytes:
@@ -295,7 +295,7 @@ def upgrade(
         answer.close()  # or the socket would stay open when it is closed
     expected = base64.b64encode(hashlib.sha1((key + _IDENTITY).encode(), usedforsecurity=False).digest()).decode()
     if answer.getheader("Sec-WebSocket-Accept", "").strip() != expected:
-        raise ProtocolError("the server does not speak websocket as it should: it answered another request")
+        raise ProtocolError("the server broke the websocket protocol: it answered another request")
     protocol = answer.getheader("Sec-WebSocket-Protocol", "").strip()
     if protocol not in protocols:
         raise ProtocolError(f"the server chose the protocol {protocol!r}; petctl offered {', '.join(protocols)}")

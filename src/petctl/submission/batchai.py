@@ -93,7 +93,7 @@ def check_mounts(batchai: Mapping[str, Any]) -> None:
     """For nodes that are on this machine: what they are to mount must be here."""
     for mount in batchai.get("mounts", ()):
         if "directory" in mount and not Path(mount["directory"]).is_dir():
-            raise UsageError(f"{mount['said']} is {mount['directory']}, and there is no such directory on this machine")
+            raise UsageError(f"{mount['said']} is {mount['directory']}, which does not exist on this machine")
 
 
 def refuse_mounts_of_this_machine(batchai: Mapping[str, Any], cluster: str) -> None:
@@ -103,5 +103,5 @@ def refuse_mounts_of_this_machine(batchai: Mapping[str, Any], cluster: str) -> N
         said, directory = local[0]["said"], local[0]["directory"]
         raise UsageError(
             f"{said} is {directory} on this machine, which the nodes of {cluster} do not have; mount it there "
-            f"(kubernetes.volumes) and say where, in petctl.yaml: mounts: {{{said}: DIRECTORY}}"
+            f"(kubernetes.volumes) and set where in petctl.yaml: mounts: {{{said}: DIRECTORY}}"
         )

@@ -52,9 +52,9 @@ def own_code(job: Job, home: Path, folders: Sequence[str] = ()) -> tuple[dict[st
         return {}, ""  # said in its place
     if root in (Path.home(), *Path.home().parents, Path(tempfile.gettempdir())):
         # Somebody who runs a tool from just anywhere has no code in mind.
-        return {}, f"{root} is no project's directory" if job.command.kind in (SCRIPT, MODULE) else ""
+        return {}, f"{root} is not a project directory" if job.command.kind in (SCRIPT, MODULE) else ""
     if job.command.kind == SCRIPT and not _is_inside(Path(job.command.words[0]), here, root):
-        return {}, f"{job.command.words[0]} is not named from inside {root}"
+        return {}, f"{job.command.words[0]} is not a path inside {root}"
     try:
         return take_code(replace(job, code=str(root)), home, folders, _SMALL, _FEW), ""
     except UsageError as error:
@@ -130,7 +130,7 @@ def _working_directory(job: Job, tree: Tree) -> str:
         if here.is_relative_to(root):
             wanted = PurePosixPath(here.relative_to(root))
     if wanted.is_absolute() or ".." in wanted.parts:
-        raise UsageError(f"the job's directory {job.cwd} is not inside its code, {job.code}; name one that is")
+        raise UsageError(f"the job's directory {job.cwd} is not inside its code, {job.code}; choose one that is")
     return "" if str(wanted) == "." else str(wanted)
 
 
@@ -138,16 +138,16 @@ def _check_script(job: Job, snapshot: Snapshot, inside: str) -> None:
     """Finds a missing script, or a missing directory, before anything is started."""
     names = {entry.path for entry in snapshot.entries}
     if inside and not any(name.startswith(f"{inside}/") for name in names):
-        raise UsageError(f"the code has no directory {inside}, or nothing in it is part of the snapshot")
+        raise UsageError(f"the code has no directory {inside}, or the snapshot contains none of its files")
     if job.requirements and posixpath.normpath(posixpath.join(inside, job.requirements)) not in names:
-        raise UsageError(f"there is no file {job.requirements} in the snapshot, which the requirements should be in")
+        raise UsageError(f"there is no requirements file {job.requirements} in the snapshot")
     if job.command.kind != SCRIPT:
         return
     script = posixpath.normpath(f"{inside}/{job.command.words[0]}" if inside else job.command.words[0])
     if script not in names:
         raise UsageError(
             f"there is no script {job.command.words[0]} in the snapshot of {job.code}"
-            f"{f' (in {inside})' if inside else ''}; is it named from the top of the code, and not ignored?"
+            f"{f' (in {inside})' if inside else ''}; name it relative to the top of the code, and do not ignore it"
         )
 
 

@@ -48,6 +48,5 @@ def keep_code(code: Mapping[str, Any], grants: Mapping[str, Mapping[str, Any]], 
 
 def _lost(identity: str, where: str) -> NotFound:
     return NotFound(
-        f"the job's code, snapshot {identity[:12]}, is no longer {where}; "
-        "run the code as it is now: petctl resubmit --new-code"
+        f"the job's code, snapshot {identity[:12]}, is no longer {where}; run today's code: petctl resubmit --new-code"
     )

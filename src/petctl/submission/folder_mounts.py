@@ -43,7 +43,7 @@ def _wanted(name: str, folder: Folder, known: Mapping[str, Mapped]) -> Mapped:
         return mapped(name, folder, Path.cwd(), f"folders.{name}")
     there = find(name, known)
     if there is None:
-        raise UsageError(f"folders.{name}: {not_mapped(name, known)}\nor say where it is: --folder {name}=LOCATION")
+        raise UsageError(f"folders.{name}: {not_mapped(name, known)}\nor give its location: --folder {name}=LOCATION")
     return Mapped(name, there.location, folder.mode or there.mode, there.said)
 
 
@@ -69,7 +69,7 @@ def pin_folders(
             if outer["directory"] and inner["path"].startswith(f"{outer['path']}/"):
                 raise UsageError(
                     f"the folder {inner['name']} lies in {outer['name']}, which is the directory {outer['directory']}: "
-                    f"the one cannot be shown inside the other. Name only one of them: --folder {inner['name']}"
+                    f"one cannot appear inside the other. Choose only one: --folder {inner['name']}"
                 )
     return pinned, list(notes)
 
@@ -82,8 +82,8 @@ def _pinned(folder: Mapped, code: Mapping[str, Any], known: Surroundings) -> dic
     directory = place["location"] if place["location"].startswith("/") else ""
     if directory and not Path(directory).is_dir():
         raise UsageError(
-            f"the folder {folder.name} is {directory} ({folder.said}), and there is no such directory; "
-            "make it, or map the folder to another place"
+            f"the folder {folder.name} is {directory} ({folder.said}), which does not exist; create it, or map "
+            f"the folder to another place"
         )
     path = place_in_code(folder.name, code.get("project", ""), code["source"])
     return {"name": folder.name, "path": path, "mode": folder.mode, "directory": directory, **place}
@@ -93,11 +93,11 @@ def _in_place(folder: Mapped, project: Path, why: str) -> dict[str, Any]:
     """A job without a snapshot sees the project's directory as it is."""
     path = project / folder.name
     if not path.exists():
-        bring = f"make it lead there (ln -s {folder.location} {folder.name})"
+        bring = f"link it there (ln -s {folder.location} {folder.name})"
         if not folder.location.local:
-            bring = f"bring it with: petctl data down {folder.name}"
+            bring = f"download it with: petctl data down {folder.name}"
         raise UsageError(
-            f"{why}; there the mapped folder {folder.name} is missing: {bring}, "
+            f"{why}; the mapped folder {folder.name} is missing there: {bring}, "
             "or run from a snapshot (--code .), or without mapped folders (--no-folders)"
         )
     return {"name": folder.name, "location": str(folder.location), "mode": folder.mode, "in_place": str(path)}
@@ -105,7 +105,8 @@ def _in_place(folder: Mapped, project: Path, why: str) -> dict[str, Any]:
 
 def _notes_in_place(folders: Iterable[Mapped]) -> list[str]:
     return [
-        f"it runs in place: what it writes to {folder.name} stays there; send it with: petctl data up {folder.name}"
+        f"running in place: what the job writes to {folder.name} stays there; upload it with: petctl data up "
+        f"{folder.name}"
         for folder in folders
         if folder.mode != "ro" and not folder.location.local
     ]
@@ -120,8 +121,8 @@ def check_folders(pinned: Sequence[Mapping[str, Any]], home: Path) -> None:
         grants = Grants({"": grant_of(folder, known, folder["mode"] != "ro")})
         if not grants.page("", "")["entries"] and folder["mode"] == "ro":
             raise NoSuchPlace(
-                f"there is nothing in {folder['location']}, which the folder {folder['name']} is mapped to; "
-                f"send it with: petctl data up {folder['name']}"
+                f"{folder['location']} is empty or does not exist, but the folder {folder['name']} is mapped to "
+                f"it; upload it with: petctl data up {folder['name']}"
             )
 
 

@@ -83,8 +83,8 @@ def mapped(name: str, folder: Folder, base: Path, said: str) -> Mapped:
         raise UsageError(f"{said}: {error}") from None
     if location.sas:
         raise UsageError(
-            f"{said}: the location holds a SAS, which others would see; leave it out and keep it with: "
-            f"petctl secret set azure-{location.account}-sas"
+            f"{said}: the location holds a SAS, which others would see; leave it out and "
+            f"store it with: petctl secret set azure-{location.account}-sas"
         )
     return Mapped(name, replace(location, slash=False), folder.mode or MODES[0], said)
 
@@ -131,7 +131,7 @@ def not_mapped(name: str, known: Mapping[str, Mapped]) -> str:
     there = ", ".join(f"{folder.name} ({folder.location})" for folder in known.values())
     return (
         f"{name} is in no mapped folder; "
-        + (f"those there are: {there}. " if there else "none is mapped yet. ")
+        + (f"the mapped folders are: {there}. " if there else "no folder is mapped yet. ")
         + f"Map it in {project_root() / 'petctl.yaml'}:\n  folders:\n    {name.partition('/')[0]}: s3://BUCKET/PATH"
     )
 
@@ -139,4 +139,4 @@ def not_mapped(name: str, known: Mapping[str, Mapped]) -> str:
 def check_cluster(name: str) -> None:
     """Whether there is such a cluster at all: a slip of the pen must not mean the general map."""
     if not is_kind(str(cluster_settings(name).get("kind", name))):
-        raise UsageError(f"there is no cluster {name!r}; those there are: {', '.join(all_kinds())}")
+        raise UsageError(f"there is no cluster {name!r}; the clusters are: {', '.join(all_kinds())}")

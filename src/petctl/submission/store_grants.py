@@ -26,11 +26,13 @@ def pin(text: str, surroundings: Surroundings) -> Dict[str, Any]:
     location = parse_location(text)
     if location.sas:
         raise UsageError(
-            f"{location}: a SAS in a job's location would be written into its record; leave it out and set "
+            f"{location}: a SAS in a job's location would end up in its record; leave it out and set "
             f"AZURE_STORAGE_SAS_TOKEN, or: petctl secret set azure-{location.account}-sas"
         )
     if location.kind == "gs":
-        raise UsageError(f"{location}: jobs reach s3://, az:// and directories; copy from or to gs:// with petctl data")
+        raise UsageError(
+            f"{location}: jobs can use s3://, az:// and directories; copy from or to gs:// with petctl data"
+        )
     location = resolve(location, surroundings)
     if location.local:
         return {"location": location.path}
@@ -56,7 +58,7 @@ def check(pinned: Mapping[str, Any], surroundings: Surroundings, write: bool) ->
     if not there.is_dir():
         raise NoSuchPlace(f"{there} is a file, not a directory")
     if write and not os.access(there, os.W_OK | os.X_OK):
-        raise Refused(f"you may not write into {there}; choose another place, or have its owner permit it")
+        raise Refused(f"no permission to write to {there}; choose another place, or have its owner permit it")
 
 
 def grant_of(pinned: Mapping[str, Any], surroundings: Surroundings, write: bool, below: str = "") -> Grant:
@@ -69,7 +71,7 @@ def grant_of(pinned: Mapping[str, Any], surroundings: Surroundings, write: bool,
     access = find_access(location, known)
     if not access.key and not access.sas and not access.anonymous:
         raise Refused(
-            f"{location.root}: no key was found, and nodes do not use a machine's identity; {KEYS[location.kind]}"
+            f"{location.root}: found no key, and nodes do not use a machine's identity; {KEYS[location.kind]}"
         )
     return Grant(
         kind=location.kind,

@@ -82,7 +82,7 @@ def working_directory(job: Job) -> str:
     """Where the workers run: the job's own directory, else the submitter's; it must exist, here or in the image."""
     cwd = Path(job.cwd or ".").expanduser().absolute()
     if not cwd.is_dir() and not (job.image and Path(job.cwd).is_absolute()):  # an image may have it
-        raise UsageError(f"the job's directory {cwd} does not exist; give another with --cwd")
+        raise UsageError(f"the job's directory {cwd} does not exist; choose another with --cwd")
     return str(cwd)
 
 
@@ -114,7 +114,7 @@ def check_interpreter(job: Job, python: str) -> None:
     """Finds a missing --python before anything is started. A relative one may be in the code."""
     named = Path(job.python).expanduser().is_absolute()
     if named and job.command.kind in (SCRIPT, MODULE) and not os.access(python, os.X_OK):
-        raise UsageError(f"there is no interpreter {python} on this machine; name another with --python")
+        raise UsageError(f"the interpreter {python} was not found on this machine; choose another with --python")
 
 
 def check_command(job: Job, cwd: str) -> None:
@@ -129,13 +129,14 @@ def check_command(job: Job, cwd: str) -> None:
         return
     if job.command.kind == SCRIPT and not Path(cwd, Path(job.command.words[0]).expanduser()).is_file():
         raise UsageError(
-            f"there is no script {job.command.words[0]} in {cwd}; name it relative to that directory, or --cwd"
+            f"there is no script {job.command.words[0]} in {cwd}; give its path relative to that directory, "
+            f"or set --cwd"
         )
     for role in job.roles:
         if role.kind == SCRIPT and not Path(cwd, Path(role.words[0]).expanduser()).is_file():
             raise UsageError(f"there is no script {role.words[0]} of role {role.name} in {cwd}")
     if job.requirements and not Path(cwd, job.requirements).is_file():
-        raise UsageError(f"there is no file {job.requirements} in {cwd}, which the requirements should be in")
+        raise UsageError(f"there is no requirements file {job.requirements} in {cwd}")
 
 
 def command_line(job: Job) -> str:

@@ -81,7 +81,7 @@ def begin(
     )
     taken = {sweep.id_of(number, 1) for number in range(1, len(points) + 1)} & set(where.ids())
     if taken:
-        raise UsageError(f"there is a job {min(taken)} already; choose another name with --name, or petctl rm it")
+        raise UsageError(f"job {min(taken)} already exists; choose another name with --name, or petctl rm it")
     jobs = [_labelled(job, sweep, number) for number, job in enumerate(jobs, 1)]
     plan = where.plan(jobs[0], sweep.id_of(1, 1))
     code = dict(plan.get("code") or {})
@@ -114,9 +114,9 @@ def begin(
 def _again(folder: SweepDirectory, asked: str, limits: Limits) -> Begun:
     if folder.sweep().request != asked:
         raise UsageError(
-            f"there is a sweep {folder.name} already, of another job, other points or from another directory; choose "
-            f"another name, go on with it as it is (petctl sweep resume {folder.name}), "
-            f"or remove it (petctl sweep rm {folder.name})"
+            f"there is a sweep {folder.name} already, of another job, other points or from another directory; "
+            f"choose another name, continue it as it is (petctl sweep resume {folder.name}), or remove it "
+            f"(petctl sweep rm {folder.name})"
         )
     if not folder.driven():
         folder.set_limits(limits)
@@ -133,7 +133,7 @@ def _exported(job: Job, point: Mapping[str, str]) -> Job:
     values = {variable(name): value for name, value in point.items()}
     taken = sorted(set(values) & (set(job.env) | set(job.secrets)))
     if taken:
-        raise UsageError(f"{taken[0]} is in the job's environment already, and a parameter would be exported so too")
+        raise UsageError(f"{taken[0]} is in the job's environment already, but a parameter would set it too")
     return replace(job, env={**job.env, **values})
 
 

@@ -57,16 +57,18 @@ class Decision(NamedTuple):
 def rules_of(limits: Limits) -> Rules:
     """Refuses what cannot be meant."""
     if limits.jobs < 0 or limits.retries < 0:
-        raise UsageError("-j and --retries cannot be below 0")
+        raise UsageError("-j and --retries must be 0 or more")
     if limits.early_stop not in RULES:
-        raise UsageError(f"--early-stop {limits.early_stop}: the only rule there is is median")
+        raise UsageError(f"--early-stop {limits.early_stop}: the only rule is median")
     if limits.regex and not tells_step(parse_pattern(limits.regex)) and limits.early_stop:
-        raise UsageError("--early-stop compares points at equal steps; let --metric-regex find them too: (?P<step>...)")
+        raise UsageError(
+            "--early-stop compares points at equal steps; let --metric-regex find the steps too: (?P<step>...)"
+        )
     metric = metric_of(limits)
     if limits.early_stop and not metric:
         raise UsageError(f"--early-stop {limits.early_stop} compares a metric; name it with --metric or --metric-regex")
     if limits.warm_up and not limits.early_stop:
-        raise UsageError("--warm-up belongs to --early-stop median")
+        raise UsageError("--warm-up needs --early-stop median")
     in_steps = limits.warm_up.strip().isdigit()
     return Rules(
         jobs=limits.jobs or AHEAD,

@@ -65,7 +65,7 @@ class Driver:
                     if error.code != AWAY:
                         raise self._left(error) from None
                     if not waiting:
-                        self._say(f"waits for the cluster: {error}")
+                        self._say(f"waiting for the cluster: {error}")
                     waiting = True
                     patience.wait_and_retry(self._left(error))
                     continue
@@ -126,7 +126,7 @@ class Driver:
     def _act(self, decision: Decision, shown: Callable[[], None], leave: threading.Event) -> None:
         if decision.reached:
             self._note("reached", why=decision.reached)
-            self._say(f"{decision.reached}; the others are stopped")
+            self._say(f"{decision.reached}; stopping the others")
         for job_id in decision.drop:
             self._note("ended", id=job_id, state=CUT_SHORT, sentence="it was never submitted")
         for job_id, why in decision.stop:
@@ -144,7 +144,7 @@ class Driver:
             submit(self.sweep.job_of(submission.point), self.sweep.cluster, job_id, self._code)
         except AlreadyExists:
             if self.own(job_id) is None:
-                self._note("ended", id=job_id, state=REFUSED, sentence=f"there is another job {job_id}")
+                self._note("ended", id=job_id, state=REFUSED, sentence=f"another job is called {job_id}")
                 return
         except UsageError as error:  # this point's own fault: the others may do
             self._note("ended", id=job_id, state=REFUSED, sentence=str(error))
@@ -157,7 +157,7 @@ class Driver:
             return
         if not self.history.attempts[job_id].stop and why != CANCELLED:
             self._note("stop", id=job_id, why=why)
-            self._say(f"{job_id} is stopped: {why}")
+            self._say(f"stopped {job_id}: {why}")
         with suppress(NotFound):  # the next look tells
             self._eyes.handle(job_id).cancel()
         self._cancelled.add(job_id)
@@ -186,7 +186,7 @@ class Driver:
     def _left(self, error: PetctlError) -> PetctlError:
         """What keeps a driver from going on, with what to do then."""
         name = self.folder.name
-        left = PetctlError(f"{error}\nJobs of {name} go on; when this is mended: petctl sweep resume {name}")
+        left = PetctlError(f"{error}\nJobs of {name} keep running; after fixing this: petctl sweep resume {name}")
         left.code = error.code
         return left
 
@@ -214,7 +214,7 @@ def go_there(folder: SweepDirectory) -> None:
         os.chdir(directory)
     except OSError as error:
         raise UsageError(
-            f"the sweep {folder.name} was begun in {directory}, and cannot be driven from elsewhere: {error.strerror}"
+            f"the sweep {folder.name} was started in {directory} and cannot continue from elsewhere: {error.strerror}"
         ) from None
 
 

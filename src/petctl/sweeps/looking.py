@@ -69,7 +69,7 @@ class JobPoller:
         self.seconds = time.monotonic() - begun
         for attempt, status in zip(attempts, statuses, strict=True):
             if status is None:
-                yield {"kind": "ended", "id": attempt.id, "state": REMOVED, "sentence": "somebody removed it"}, True
+                yield {"kind": "ended", "id": attempt.id, "state": REMOVED, "sentence": "it was removed"}, True
             elif status.final:
                 yield self._ended(attempt, status), True
             elif status.cut_short:

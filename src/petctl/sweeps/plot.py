@@ -68,7 +68,7 @@ def drawable(driver: Driver) -> list[Row]:
     rows = [row for row in told if math.isfinite(row.value or 0.0)]
     if not rows:
         what = f"a {metric} that is a number" if told else f"its {metric} yet"
-        raise UsageError(f"no point of {driver.sweep.name} has told {what}")
+        raise UsageError(f"no point of {driver.sweep.name} reported {what}")
     return rows
 
 

@@ -24,7 +24,7 @@ def read_points(path: str) -> list[Point]:
     """The file's rows, each with the same names."""
     kind = Path(path).suffix.lower()
     if kind not in KINDS:
-        raise UsageError(f"{path}: points come from a file that ends in {', '.join(KINDS)}")
+        raise UsageError(f"{path}: the name of a file of points must end in {', '.join(KINDS)}")
     try:
         with Path(path).open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
@@ -39,7 +39,7 @@ def read_points(path: str) -> list[Point]:
     if not rows:
         raise UsageError(f"{path}: there is no point in it")
     if len(rows) > MOST_POINTS:
-        raise UsageError(f"{path}: has {len(rows)} points, and a sweep has {MOST_POINTS} at most")
+        raise UsageError(f"{path}: has {len(rows)} points; a sweep can have at most {MOST_POINTS}")
     try:
         check_names([str(name) for name in rows[0][1]])
     except UsageError as error:
@@ -59,7 +59,7 @@ def _rows(path: str, kind: str, text: str) -> list[tuple[str, dict[str, Any]]]:
         try:
             lines = [(reader.line_num, row) for row in reader if row]
         except csv.Error as error:
-            raise UsageError(f"{path}: line {reader.line_num} cannot be understood: {error}") from None
+            raise UsageError(f"{path}: line {reader.line_num} cannot be parsed: {error}") from None
         header = lines[0][1] if lines else []
         if len(set(header)) < len(header):
             raise UsageError(f"{path}: two columns have the same name: {', '.join(header)}")
@@ -74,7 +74,7 @@ def _rows(path: str, kind: str, text: str) -> list[tuple[str, dict[str, Any]]]:
         else:
             found = [(f"point {number}", row) for number, row in enumerate(_list(path, kind, text), 1)]
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: cannot be understood: {error}") from None
+        raise UsageError(f"{path}: cannot be parsed: {error}") from None
     for place, row in found:
         if not isinstance(row, dict) or not row:
             raise UsageError(f"{path}: {place} must be a mapping of names to values, such as lr: 0.1")
@@ -127,5 +127,5 @@ def _text(value: object, place: str, name: str) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, str):
-        raise UsageError(f"{place}: {name} must be a text or a number")
+        raise UsageError(f"{place}: {name} must be text or a number")
     return value

@@ -157,10 +157,10 @@ class SweepDirectory:
         try:
             descriptor = take_lock(self.path / "lock") if held is None else held
         except FileNotFoundError:
-            raise NotFound(f"the sweep {self.name} has just been removed") from None
+            raise NotFound(f"the sweep {self.name} was just removed") from None
         if descriptor is None:
             raise PetctlError(
-                f"the sweep {self.name} is being driven by another petctl; see it with: "
+                f"another petctl is driving the sweep {self.name}; watch it with: "
                 f"petctl sweep status --watch {self.name}"
             )
         try:
@@ -183,7 +183,7 @@ def checked_name(name: str) -> str:
     """A name that begins the ids of jobs."""
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"a sweep cannot be named {name!r}: 1 to {LONGEST_NAME} small letters, digits, '-', '_' and '.', "
+            f"a sweep cannot be named {name!r}: 1 to {LONGEST_NAME} lower-case letters, digits, '-', '_' and '.', "
             "with a letter or a digit at both ends"
         )
     return name
@@ -223,7 +223,7 @@ def find(name: str) -> SweepDirectory:
     if chosen:
         return SweepDirectory(sweeps_directory() / chosen)
     if found:
-        raise UsageError(f"{name!r} can mean {', '.join(found[:8])}; write more of the name")
+        raise UsageError(f"{name!r} matches {', '.join(found[:8])}; give more of the name")
     there = f"; there are {', '.join(known[:8])}" if known else "; there is none yet"
     raise NotFound(f"there is no sweep {name!r}{there}")
 

@@ -47,7 +47,7 @@ def parse_parameter(text: str) -> Parameter:
     if not equals or not said:
         raise UsageError(f"-p {text}: {_FORMS}, as in -p lr=0.1,0.01")
     if not _NAME.fullmatch(name):
-        raise UsageError(f"-p {text}: a parameter's name has letters, digits and '_', and begins with no digit")
+        raise UsageError(f"-p {text}: a parameter's name has letters, digits and '_', and does not start with a digit")
     call = _CALL.fullmatch(said.strip())
     if call:
         return _drawn(name, call[1], call[2], text)
@@ -58,7 +58,7 @@ def grid(parameters: Sequence[Parameter], rows: Sequence[Point] = ({},)) -> list
     """Every combination, the last parameter changing fastest; for each of `rows`, which come from a file."""
     endless = [parameter.name for parameter in parameters if parameter.draw is not None]
     if endless:
-        raise UsageError(f"{endless[0]} has no end of values; say how many points to draw: --random 20")
+        raise UsageError(f"{endless[0]} has endless values; set how many points to draw: --random 20")
     count = len(rows) * math.prod(len(parameter.values) for parameter in parameters)
     _check_count(count)
     names = [parameter.name for parameter in parameters]
@@ -69,7 +69,7 @@ def grid(parameters: Sequence[Parameter], rows: Sequence[Point] = ({},)) -> list
 def draw(parameters: Sequence[Parameter], count: int, seed: int) -> list[Point]:
     """So many different points, by chance; the same for the same seed."""
     if count < 1:
-        raise UsageError(f"--random {count}: one point is the least that can be drawn")
+        raise UsageError(f"--random {count}: must be 1 or more")
     _check_count(count)
     if all(parameter.draw is None for parameter in parameters):
         most = math.prod(len(parameter.values) for parameter in parameters)
@@ -84,7 +84,7 @@ def draw(parameters: Sequence[Parameter], count: int, seed: int) -> list[Point]:
         points.setdefault(tuple(point.values()), point)
         if len(points) == count:
             return list(points.values())
-    raise UsageError(f"--random {count}: only {len(points)} different points were found; ask for fewer")
+    raise UsageError(f"--random {count}: found only {len(points)} different points; ask for fewer")
 
 
 def repeated(points: Sequence[Point]) -> list[Point]:
@@ -128,9 +128,11 @@ def variable(name: str) -> str:
 
 def _check_count(count: int) -> None:
     if count < 1:
-        raise UsageError("there is no point to run; give each parameter a value")
+        raise UsageError("no points to run; give each parameter a value")
     if count > MOST_POINTS:
-        raise UsageError(f"that is {count} points, and a sweep has {MOST_POINTS} at most; draw some with --random 100")
+        raise UsageError(
+            f"that is {count} points, but a sweep can have at most {MOST_POINTS}; draw some with --random 100"
+        )
 
 
 class _Piece(NamedTuple):
@@ -145,7 +147,7 @@ def _pieces(said: str, whole: str) -> list[_Piece]:
     while True:
         found = _PIECE.match(said, at)
         if found is None:
-            raise UsageError(f"-p {whole}: {_FORMS}; an empty value is written ''")
+            raise UsageError(f"-p {whole}: {_FORMS}; write '' for an empty value")
         double, single, bare, comma = found.groups()
         pieces.append(_Piece(bare if bare is not None else double or single or "", bare is None))
         if not comma:
@@ -162,7 +164,7 @@ def _expanded(piece: _Piece, whole: str) -> list[str]:
     low, high, by = _decimal(first), _decimal(last), _decimal(step or "1")
     if low is None or high is None or by is None:
         raise UsageError(
-            f"""-p {whole}: a range has numbers, as in 16:128:x2; put quotes around a text: '"{piece.text}"'"""
+            f"""-p {whole}: a range needs numbers, as in 16:128:x2; put quotes around text: '"{piece.text}"'"""
         )
     endless = by <= 1 or low <= 0 if times else by <= 0
     if endless or high < low:
@@ -172,7 +174,7 @@ def _expanded(piece: _Piece, whole: str) -> list[str]:
     while low <= high:
         values.append(_shown(low))
         if len(values) > MOST_POINTS:
-            raise UsageError(f"-p {whole}: that is more than {MOST_POINTS} values, the most that a sweep has points")
+            raise UsageError(f"-p {whole}: that is more than {MOST_POINTS} values, the maximum number of points")
         low = low * by if times else low + by
     return values
 
@@ -192,20 +194,20 @@ def _shown(number: Decimal) -> str:
 
 def _drawn(name: str, kind: str, inner: str, whole: str) -> Parameter:
     if kind not in _DRAWS:
-        raise UsageError(f"-p {whole}: there is no {kind}(); {_FORMS}; quote a text")
+        raise UsageError(f"-p {whole}: there is no {kind}(); {_FORMS}; quote text")
     texts = [piece.text for piece in _pieces(inner, whole)]
     if kind == "choice":
         return Parameter(name, tuple(texts))
     try:
         low, high = (float(text) for text in texts)
     except ValueError:
-        raise UsageError(f"-p {whole}: {kind} has two numbers, as in {kind}(1,8)") from None
+        raise UsageError(f"-p {whole}: {kind} takes two numbers, as in {kind}(1,8)") from None
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low or (kind == "log" and low <= 0):
         above = ", and above 0" if kind == "log" else ""
-        raise UsageError(f"-p {whole}: the first number must be below the second{above}")
+        raise UsageError(f"-p {whole}: the first number must be less than the second{above}")
     if kind == "int":
         if not low.is_integer() or not high.is_integer():
-            raise UsageError(f"-p {whole}: int has two whole numbers")
+            raise UsageError(f"-p {whole}: int takes two whole numbers")
         if high - low < MOST_POINTS:
             return Parameter(name, tuple(str(number) for number in range(int(low), int(high) + 1)))
         return Parameter(name, (), lambda chance: str(chance.randint(int(low), int(high))))

@@ -191,7 +191,7 @@ def test_refusals_name_the_accounts_file(project: Project) -> None:
             assert "sig=" not in told
 
     refused(project.cluster("wrong", account_key="b3RoZXI="), Refused, "key or SAS is wrong", "configs/wrong.yaml")
-    refused(project.cluster("torn", account_key="xxxx!"), Refused, "not base64", "configs/torn.yaml")
+    refused(project.cluster("torn", account_key="xxxx!"), Refused, "not valid base64", "configs/torn.yaml")
     refused(project.cluster("none", make=False), NoSuchPlace, "does not exist", "container_name", "configs/none.yaml")
     refused(project.cluster("off", endpoint="http://127.0.0.1:9/x"), StoreUnreachable, "no answer", "127.0.0.1:9")
 

@@ -272,7 +272,7 @@ def test_every_command_of_the_document_runs_as_it_is_written(shell: Shell, tmp_p
         )
     }
     assert "amsword/setup:py36pt16 is not used" in submitted["a submit cmd"].stderr
-    assert "NC24RSV3 is no cluster that petctl knows" in submitted["a submit cmd"].stderr
+    assert "NC24RSV3 is not a cluster that petctl knows" in submitted["a submit cmd"].stderr
     ids = {line: done.stdout.strip() for line, done in submitted.items()}
     shell(f"petctl wait {' '.join(ids.values())}")
     wrote = {line: shell.written(run) for line, run in ids.items()}

@@ -183,7 +183,7 @@ def test_code_in_the_blob_and_built_code(
 
     # Nothing is pinned, and nothing lies in the blob: then it is pinned now. The mapped folder takes what is written.
     run = project.submit(config, "train.py", "write")
-    assert project.heard()[0].startswith("no code was pinned yet: pinned 4 files")
+    assert project.heard()[0].startswith("no code is pinned yet: pinned 4 files")
     assert printed(run)[1] == "aux_data output petctl.yaml train.py"
     until(lambda: [blob.name for blob in blobs.list_blobs()] == ["my/output/made"], "what it made is in the blob")
     assert ACCOUNT_KEY not in json.dumps(run.record())

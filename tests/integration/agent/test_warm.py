@@ -135,10 +135,10 @@ def test_a_module_that_is_only_looked_for_is_not_imported_ahead(tmp_path: Path, 
         ("asks_for_world", "asks_for_world is left for each worker to import: it reads WORLD_SIZE"),
         ("forks", "forks is left for each worker to import: it starts a process"),
         ("connects", "connects is left for each worker to import: it opens a connection"),
-        ("fails", "--preload fails: it cannot be imported: RuntimeError: it never works"),
-        ("exits", "--preload exits: it cannot be imported: SystemExit: 3"),
-        ("nowhere", "--preload nowhere: there is no such installed package"),
-        ("helper", "--preload helper: there is no such installed package"),
+        ("fails", "--preload fails: cannot be imported: RuntimeError: it never works"),
+        ("exits", "--preload exits: cannot be imported: SystemExit: 3"),
+        ("nowhere", "--preload nowhere: not an installed package"),
+        ("helper", "--preload helper: not an installed package"),
         (
             "imports_yours",
             "imports_yours is left for each worker to import: it imports helper, which would be the user's own",
@@ -198,7 +198,7 @@ def test_an_import_that_kills_the_zygote_leads_to_cold_starts(tmp_path: Path, py
         await scene.warmed()
         while scene.warm.processes:
             await asyncio.wait_for(scene.changes.get(), DEADLINE)
-        assert scene.said[-1].startswith("workers are started cold on this node from now on")
+        assert scene.said[-1].startswith("workers on this node start without preloaded imports from now on")
 
     play(tmp_path, act)
 
@@ -289,7 +289,7 @@ def test_the_workers_of_a_killed_zygote_are_taken_for_killed_and_a_new_one_is_th
         os.kill(zygote, signal.SIGKILL)
         done = await scene.ended(launch)
         assert (done.code, done.signal) == (137, 9)
-        assert scene.said == ["the zygote that this node's workers are forked from has ended: killed by signal 9"]
+        assert scene.said == ["the zygote of this node's workers ended: killed by signal 9"]
         await asyncio.get_running_loop().run_in_executor(None, until, lambda: not alive(worker.pid), "it is dead")
         (another,) = scene.warm.processes
         assert another != zygote

@@ -396,7 +396,7 @@ def test_the_command_line(site: Site) -> None:
     path = site.file(customToolkitSettings={"commandLine": "echo $AZ_BATCHAI_CLUSTER_NAME"})
     bare = petctl("submit", str(path))
     assert bare.returncode == 2
-    assert bare.stderr.count("<AZURE_BATCHAI_STORAGE_ACCOUNT> is not known") == 2
+    assert bare.stderr.count("<AZURE_BATCHAI_STORAGE_ACCOUNT> is unknown") == 2
     ran = petctl("run", "-q", "--name", "mine", str(path), AZURE_BATCHAI_STORAGE_ACCOUNT="acc")
     assert (ran.returncode, ran.stdout) == (0, "local\n"), ran.stderr
     (status,) = list_jobs()

@@ -79,7 +79,7 @@ def test_errors(repository: Path, web: Web, tmp_path: Path, transport: str) -> N
     for text, words in (
         (f"{url}@nothing", "has no branch or tag 'nothing'"),
         (f"{url}@{'a' * 40}", "has no commit 'a{40}'"),
-        (f"{url}@{'a' * 8}", "give all of its characters"),
+        (f"{url}@{'a' * 8}", "give the full hash"),
         (f"git+{base}/missing@main", "there is no git repository at"),
         (f"{url}@main#subdirectory=nothing", "has no folder 'nothing'"),
     ):

@@ -38,12 +38,12 @@ def test_a_script(web: Web) -> None:
 @pytest.mark.parametrize(
     ("answer", "error", "words"),
     [
-        ((404, {}, b""), NotFound, "there is nothing at"),
-        ((403, {}, b""), UsageError, "may not be read without a login"),
+        ((404, {}, b""), NotFound, "nothing found at"),
+        ((403, {}, b""), UsageError, "requires a login"),
         ((503, {}, b""), Unreachable, "error 503"),
         ((200, {"Content-Type": "text/html"}, b"<html>"), UsageError, "is a web page"),
         ((200, {}, b"x" * 3000), UsageError, "is larger than"),
-        ((200, {"Content-Length": "100"}, b"x" * 50), Unreachable, "broke off"),
+        ((200, {"Content-Length": "100"}, b"x" * 50), Unreachable, "was interrupted after"),
         ((200, {}, b"no archive"), UsageError, "is not a .tar.gz archive"),
     ],
 )

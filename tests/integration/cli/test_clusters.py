@@ -150,7 +150,7 @@ def test_nobody_is_asked_for_a_password_while_many_clusters_are_asked(petctl: Pe
         assert terminal.exit_code() == 0
     finally:
         terminal.close()
-    assert b"must ask the user something" in terminal.screen and b"petctl list -c team" in terminal.screen
+    assert b"needs a terminal to ask the user" in terminal.screen and b"petctl list -c team" in terminal.screen
     assert not asked.exists()
 
 

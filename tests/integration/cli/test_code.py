@@ -123,7 +123,7 @@ def test_a_project_that_cannot_be_a_snapshot_runs_in_place_and_says_why(petctl: 
     assert "no snapshot" in petctl.json("list")[0]["code"]
     assert "in place" not in petctl("run", "-q", "says.py").stderr
     elsewhere = petctl("run", str(project / "says.py")).stderr  # an absolute name is meant as it is
-    assert "is not named from inside" in elsewhere
+    assert "is not a path inside" in elsewhere
     assert "no script nowhere.py" in petctl("submit", "nowhere.py", code=2).stderr
 
 
@@ -171,7 +171,7 @@ def test_resume_goes_on_from_the_checkpoints_that_are_left(petctl: Petctl, proje
     again = petctl("resubmit", "-q", "--resume", first).stdout.strip()
     until(lambda: "step 2" in petctl("logs", again).stdout, "a step from the checkpoint")
     refused = petctl("rm", first, code=2)
-    assert f"{first} has the checkpoints that {again} goes on from" in refused.stderr
+    assert f"{first} has the checkpoints that {again} uses, which has not ended" in refused.stderr
     assert f"{first} has the checkpoints" in petctl("rm", "--finished").stderr
     go.touch()
     petctl("wait", again)
@@ -272,7 +272,7 @@ def test_a_damaged_archive_fails_the_job_with_its_reason(petctl: Petctl, project
     go.touch()
     petctl("wait", first)
     petctl("wait", second, code=None)
-    assert "the code's archive is damaged" in petctl("status", second).stdout
+    assert "the code archive is damaged" in petctl("status", second).stdout
 
 
 @pytest.mark.root

@@ -152,7 +152,7 @@ def test_the_coordinator_has_it_when_the_store_fails(
         store.proxy.trouble = lambda method, target: "503" if method == "GET" and "code.tar.gz" in target else ""
     run_far(petctl, store, job, go, oldest_python)
     (sentence,) = remarks(petctl, job)
-    assert "node far: the code comes from the coordinator, not from the store: " in sentence
+    assert "node far: fetching the code from the coordinator instead of the store: " in sentence
     assert {"away": "no answer", "spoilt": "archive is damaged"}.get(fault, "answers 503") in sentence
 
 

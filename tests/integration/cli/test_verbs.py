@@ -170,7 +170,7 @@ def test_forward_says_that_nothing_listens_and_ends_with_its_job(petctl: Petctl)
         assert process.stderr.readline().startswith(f"petctl: nothing listens on port {port} of {job}: ")
         petctl("cancel", job)
         assert process.wait(PATIENCE) == 0
-        assert process.stderr.read() == f"petctl: job {job} cancelled: nothing is forwarded any more\n"
+        assert process.stderr.read() == f"petctl: job {job} cancelled: forwarding stopped\n"
     finally:
         process.kill()
         process.wait()

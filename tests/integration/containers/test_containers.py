@@ -111,7 +111,7 @@ def test_a_job_sees_its_image_its_directories_and_its_secrets_and_nothing_of_the
     assert f"python {os.path.realpath(sys.executable)} venv None image True" in text
     assert "secret s3cr3t-words host None pids True" in text
     assert (job_path(handle) / "outputs" / "made").read_text() == "here"
-    assert not any("not dead" in event["sentence"] for event in handle.events()), "it ended by itself"
+    assert not any("killed lost node" in event["sentence"] for event in handle.events()), "it ended by itself"
     assert stage.engine.containers() == []
 
 

@@ -38,8 +38,7 @@ def test_an_older_coordinator_goes_when_a_newer_one_is_found_in_its_place(bench:
     assert old.wait() == DEPOSED
     until(lambda: new.events("continued"), "the round goes on under the newer one")
     assert [event["sentence"] for event in new.events("overlap")] == [
-        "the coordinator before this one was not gone: it had round 1 on 2 nodes, and goes now; nothing was trained "
-        "twice"
+        "the previous coordinator was still running: it had round 1 on 2 nodes; stopping it; nothing was trained twice"
     ]
     assert [event["kind"] for event in old.events()][-1] == "deposed"
     assert bench.call("status")["round"] == 1
@@ -63,9 +62,9 @@ def test_what_two_sides_trained_at_the_same_time_is_told(bench: PodBench) -> Non
     bench.up(second, 1, 1)  # it knows of no other round
     assert old.wait() == DEPOSED
     (told,) = until(lambda: new.events("overlap"), "the overlap is told")
-    assert "s both trained, so the checkpoints of that time are of two trainings" in told["sentence"]
+    assert "s, so the checkpoints from that time mix two trainings" in told["sentence"]
     assert (told["round"], told["nodes"]) == (1, ["0"])
-    assert "s both trained" in bench.call("status")["sentence"]
+    assert "two coordinators trained at once for " in bench.call("status")["sentence"]
     bench.go.touch()
     assert new.wait() == 0
     bench.nothing_left()

@@ -33,7 +33,7 @@ def test_an_operator_is_told_which_node_costs_least(bench: PodBench) -> None:
     nodes[1].terminate()
     until(lambda: len(bench.call("status")["nodes"]) == 2, "node 1 has left")
     answer = bench.call("resize", wanted=2, nodes=["0", "1", "7"])
-    assert answer == {"sentence": "scaling from 3 to 2 nodes; it can spare 1", "release": ["1"]}
+    assert answer == {"sentence": "scaling from 3 to 2 nodes; it can release 1", "release": ["1"]}
     bench.up(nodes[0], 3, 2)
     answer = bench.call("resize", wanted=1, nodes=["0", "7"])
     assert answer["release"] == ["7"]  # not rank 0's
@@ -126,9 +126,7 @@ def test_an_exit_code_that_is_not_retried_ends_the_job(bench: PodBench) -> None:
     assert container.wait() == 0 and node.wait() == 0
     message = container.message()
     assert (message["outcome"]["state"], message["outcome"]["code"], message["spent"]) == ("failed", 9, 1)
-    assert message["outcome"]["sentence"] == (
-        "rank 0 on node 0 exited with code 9 (exit code 9 is not one to retry on)"
-    )
+    assert message["outcome"]["sentence"] == ("rank 0 on node 0 exited with code 9 (exit code 9 is not in retry_on)")
     assert [event["failure"]["code"] for event in container.events("failure")] == [137]
 
 

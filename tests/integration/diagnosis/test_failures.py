@@ -106,7 +106,7 @@ def test_people_read_the_cause_and_retries_follow_it(stage: Stage) -> None:
     words = ["run", "--no-upload", "--retry-on", "network,ecc", "--restarts", "5", "failing.py", "twice"]
     done = command(*words)
     assert done.returncode == 1
-    assert "(exit code 1 by missing-module is not one to retry on)" in done.stderr
+    assert "(exit code 1 by missing-module is not in retry_on)" in done.stderr
     assert "\n  cause       missing-module: a Python module is not installed" in done.stderr
     assert "\n  advice      Name it in the requirements" in done.stderr
     (job,) = command("list", "-q").stdout.split()
@@ -124,7 +124,7 @@ def test_people_read_the_cause_and_retries_follow_it(stage: Stage) -> None:
     log = Path(status["directory"], "logs", "round-0001", "rank-0.err")
     assert command("diagnose", "--log", str(log)).stdout.startswith("cause   network: ")
     refused = command("diagnose")
-    assert (refused.returncode, refused.stderr) == (2, "petctl: name a job, or a file with --log\n")
+    assert (refused.returncode, refused.stderr) == (2, "petctl: no job given: name one, or a file with --log\n")
     wrong = command("run", "--retry-on", "netwrok", "failing.py")
     assert wrong.returncode == 2 and "did you mean 'network'?" in wrong.stderr
 

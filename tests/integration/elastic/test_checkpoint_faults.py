@@ -156,7 +156,7 @@ def test_a_full_disk_costs_checkpoints_only(small_disk: Path) -> None:
     (small_disk / "filler").write_bytes(bytes(5 << 20))
     out, said = finish(start(directory, 1, 2, 3, 1, 1 << 20, "each"))
     assert "from 2" in out and "ended" in out
-    assert said.count("No space left on device") == 1 and "Training goes on" in said
+    assert said.count("No space left on device") == 1 and "Training continues" in said
     assert [mark.step for mark in saved.marks(directory)] == [2, 1]
     assert not list(directory.glob(".writing-*"))
     (small_disk / "filler").unlink()

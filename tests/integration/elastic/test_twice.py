@@ -257,7 +257,7 @@ def test_one_that_ended_a_call_in_an_older_round_begins_again(fleet: Fleet) -> N
     lose(fleet, [], [newer])
     fleet.next([newer, older])
     assert older.ended() == 1
-    assert "in a newer round (3): this process begins again" in older.err.read_text()
+    assert "in a newer round (3): this process restarts" in older.err.read_text()
     lose(fleet, [], [newer])
     workers = fleet.next([newer], fresh=1)
     all_end_well(fleet, workers, steps=100)

@@ -288,7 +288,7 @@ def test_a_mount_that_fails_says_so_in_its_own_words(stage: Stage) -> None:
     reason = pool.nodes(petctl_home(), "team")[0]["reason"]
     place = petctl_home() / "clusters" / "team" / "mounts" / "far"
     assert reason.startswith(
-        f"far could not be mounted: sh ended with code 32: no route to {place}; when it is repaired:"
+        f"far could not be mounted: sh exited with code 32: no route to {place}; after repairing it:"
     )
 
 

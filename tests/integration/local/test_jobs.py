@@ -82,7 +82,7 @@ def test_scale_up_and_down(stage: Stage) -> None:
         pytest.raises(PetctlError, match="'wanted' must be a whole number, not true"),
     ):
         link.call("scale", wanted=True)
-    with ControlLink(join) as link, pytest.raises(PetctlError, match="'scale' is not for nodes"):
+    with ControlLink(join) as link, pytest.raises(PetctlError, match="'scale' is not allowed for nodes"):
         link.call("scale", wanted=1)
     stage.finish()
     status = handle.wait(DEADLINE)
@@ -99,7 +99,7 @@ def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage
     handle.scale(1)
     events = job_path(handle) / "events.jsonl"
     begun = lambda: len(re.findall(r"node [12] is started", events.read_text()))  # noqa: E731
-    gone = lambda: len(re.findall(r"node [12] has ended with code 0", events.read_text()))  # noqa: E731
+    gone = lambda: len(re.findall(r"node [12] exited with code 0", events.read_text()))  # noqa: E731
     until(lambda: begun() > 0 and begun() == gone(), "whoever was started has gone")
     until(lambda: [node.name for node in handle.status().nodes] == ["0"], "one node in the status")
     other = submit(petctl.Job(program=["true"], nodes=2, cwd=stage.path))
@@ -349,11 +349,11 @@ def test_who_joins_by_hand_too_late_is_told_how_the_job_ended(stage: Stage) -> N
     command = [sys.executable, "-m", "petctl.agent", "join", "--file", "join.json", "--node", "guest"]
     late = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert late.returncode == 130
-    assert f"{handle.id} is over: cancelled by the user" in late.stderr
+    assert f"{handle.id} has ended: cancelled by the user" in late.stderr
     handle.remove()
     late = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert late.returncode == 1
-    assert f"{handle.id} is over, and was removed" in late.stderr
+    assert f"{handle.id} has ended and was removed" in late.stderr
 
 
 def test_a_secret_that_is_gone_ends_the_job_with_its_nodes(stage: Stage) -> None:

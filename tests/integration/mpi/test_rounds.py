@@ -218,4 +218,4 @@ def test_a_hang_is_found_and_the_stacks_are_told(mpi: Stage) -> None:
 def test_ranks_that_mpirun_never_starts_are_missed(mpi: Stage) -> None:
     status = start(mpi, nodes=1, restarts=0, mpi_options=["--version"]).wait(PATIENCE)
     assert status.state == "failed"
-    assert status.error is not None and status.error.message == "mpirun has ended, but not every rank of this node has"
+    assert status.error is not None and status.error.message == "mpirun ended before all ranks of this node had"

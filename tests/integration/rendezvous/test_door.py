@@ -188,7 +188,7 @@ async def test_frames_beyond_4_kib_are_refused_until_the_proof_holds():
         with RawPeer(served, role="control") as peer:
             await served.blocking(peer.introduce)
             peer.send({"id": 1, "call": "status", "padding": "x" * 100_000})
-            assert "does not fit" in (await served.blocking(peer.receive))["error"]
+            assert "does not match" in (await served.blocking(peer.receive))["error"]
             peer.socket.sendall(struct.pack(">I", (1 << 20) + 16 + 1))  # 16: its seal
             assert await served.blocking(peer.until_dropped)
 

@@ -305,7 +305,7 @@ async def test_a_nodes_join_file_does_not_steer_the_job():
         with ControlLink(served.join.for_nodes()) as link:
             assert await served.blocking(link.call, "code") == "part"
             for name in ("cancel", "status"):
-                with pytest.raises(PetctlError, match=f"'{name}' is not for nodes"):
+                with pytest.raises(PetctlError, match=f"'{name}' is not allowed for nodes"):
                     await served.blocking(link.call, name)
         agent = AgentLink(served.join.for_nodes())
         assert await agent.connect() == {"task": 1}
@@ -345,7 +345,7 @@ async def test_control_calls():
             assert await refused("refuse", wanted=7) == (2, "7 is more than 3")
             assert (await refused("fault"))[0] == 70
             assert (await refused("unspeakable"))[0] == 70
-            assert "knows no call 'nothing'" in (await refused("nothing"))[1]
+            assert "does not know the call 'nothing'" in (await refused("nothing"))[1]
             assert "it takes no 'numbers'" in (await refused("double", number=1, numbers=1))[1]
             assert "must be a whole number, not true" in (await refused("double", number=True))[1]
             waiting = asyncio.ensure_future(served.blocking(link.call, "slow", word="late"))

@@ -139,5 +139,5 @@ async def test_a_silent_node_is_lost_and_the_others_go_on():
         silent.link.send = lambda message: None
         await nodes.running("0", number=2)
         lost = [effect for effect in served.effects if isinstance(effect, Lost)]
-        assert [(effect.node, effect.why) for effect in lost] == [("1", "no word for 2 s")]
+        assert [(effect.node, effect.why) for effect in lost] == [("1", "no heartbeat for 2 s")]
         await nodes.end()

@@ -111,9 +111,9 @@ async def test_strangers_in_the_middle_of_a_handshake_have_bounded_places_too(fi
 async def test_without_a_pin_nothing_leaves_this_machine(monkeypatch):
     monkeypatch.setattr("petctl.rendezvous.net.client.is_loopback", lambda host: False)
     async with Served(ScriptedMachine()) as served:
-        with pytest.raises(AuthError, match="pins no certificate"):
+        with pytest.raises(AuthError, match="has no certificate pin"):
             await AgentLink(served.join).connect()
-        with pytest.raises(AuthError, match="pins no certificate"):
+        with pytest.raises(AuthError, match="has no certificate pin"):
             await served.blocking(ControlLink(served.join).connect)
 
 

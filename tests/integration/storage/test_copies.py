@@ -95,7 +95,7 @@ def test_what_was_damaged_in_the_store_does_not_arrive(scene: Scene) -> None:
     scene.copy(source, f"{scene.root}/x")
     _damage(scene)
     for name in names:
-        with pytest.raises((StoreError, Damaged), match="does not fit its checksum"):
+        with pytest.raises((StoreError, Damaged), match="does not match its checksum"):
             scene.copy(f"{scene.root}/x/{name}", scene.folder / "back" / name)
     assert not {*names} & {path.name for path in (scene.folder / "back").iterdir()}
 
@@ -131,7 +131,7 @@ def test_a_file_that_changes_while_it_is_sent_is_an_error(scene: Scene, proxy: P
                 file.write(b"more")
 
     proxy.before = grow
-    with pytest.raises(StoreError, match="was changed while it was read"):
+    with pytest.raises(StoreError, match="changed while it was read"):
         scene.copy(source, f"{scene.root}/x")
     proxy.before = lambda method, target: None
     scene.copy(source, f"{scene.root}/x")

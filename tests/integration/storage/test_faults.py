@@ -48,7 +48,7 @@ def test_a_bit_that_flips_on_the_way_is_noticed_and_not_kept(scene: Scene, proxy
     scene.copy(source, f"{scene.root}/x")
     turns = itertools.count()
     proxy.trouble = lambda method, target: "flip" if name in target and method == "GET" and not next(turns) else ""
-    with pytest.raises(StoreError, match="does not fit its checksum"):
+    with pytest.raises(StoreError, match="does not match its checksum"):
         scene.copy(f"{scene.root}/x", scene.folder / "back")
     assert not (scene.folder / "back" / name).exists()
     scene.copy(f"{scene.root}/x", scene.folder / "back")
@@ -83,7 +83,7 @@ def test_a_store_that_stays_away_ends_the_transfer_with_a_sentence(
     monkeypatch.setattr(http_client, "PATIENCE", 0.5)
     source = fill(scene.folder / "source", SIZES)
     proxy.trouble = lambda method, target: "503" if method in ("PUT", "POST") else ""
-    with pytest.raises(StoreUnreachable, match="answers 503 again and again"):
+    with pytest.raises(StoreUnreachable, match="keeps answering 503"):
         scene.copy(source, f"{scene.root}/x")
 
 

@@ -52,22 +52,22 @@ def test_words_that_could_mean_either_are_refused_where_it_matters(mapped: Scene
     where = f"{mapped.root}/data/voc20"
     for verb in ("rm", "url"):
         refused = mapped.petctl(verb, "data/voc20", code=2).stderr
-        assert f"mapped to {where}: say @data/voc20 for that, or ./data/voc20 for what is here" in refused
+        assert f"mapped to {where}: use @data/voc20 for that, or ./data/voc20 for the local one" in refused
     mapped.petctl("rm", "--yes", "./data/voc20")
     assert not (mapped.folder / "data" / "voc20").exists()
     assert listed(mapped, where) == ["a", "sub/b"]
     gone = mapped.petctl("ls", "data/voc20", code=4).stderr
-    assert f"it is mapped to {where}: say @data/voc20" in gone
+    assert f"it is mapped to {where}: use @data/voc20" in gone
     assert "say @data/voc20" in mapped.petctl("down", "data/voc20", "elsewhere", code=2).stderr
     mapped.petctl("rm", "--yes", "@data/voc20")
     assert f"{mapped.root}/data does not exist" in mapped.petctl("ls", "@data", code=4).stderr
 
 
 def test_wrong_words_say_what_to_do(mapped: Scene) -> None:
-    assert "is in no mapped folder; those there are: data (" in mapped.petctl("up", "models", code=2).stderr
+    assert "is in no mapped folder; the mapped folders are: data (" in mapped.petctl("up", "models", code=2).stderr
     assert "is in no mapped folder" in mapped.petctl("down", "models/a", code=2).stderr
     assert "give both a source and a destination" in mapped.petctl("up", f"{mapped.root}/data", code=2).stderr
-    assert "has data/apart in it, mapped to another place" in mapped.petctl("up", "data", code=2).stderr
+    assert "has data/apart in it, mapped elsewhere" in mapped.petctl("up", "data", code=2).stderr
     assert "no cluster 'moon'" in mapped.petctl("ls", "@moon:data", code=2).stderr
     mapped.petctl("up", "data", "@data")  # with both ends it is clear
 

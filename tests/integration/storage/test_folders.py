@@ -300,7 +300,7 @@ def test_the_least_recently_used_copy_makes_room(project: Project) -> None:
 def test_what_is_wrong_is_told_before_anything_is_started(project: Project) -> None:
     root = project.scene.root
     nothing = project("submit", "--folder", f"data={root}/nothing", "reads.py", code=4).stderr
-    assert f"there is nothing in {root}/nothing, which the folder data is mapped to" in nothing
+    assert f"{root}/nothing is empty or does not exist, but the folder data is mapped to it" in nothing
     bucket = f"{root}-not"
     assert f"{bucket} does not exist" in project("submit", "--folder", f"data={bucket}/x", "reads.py", code=4).stderr
     assert "modles is in no mapped folder" in project("submit", "--folder", "modles", "reads.py", code=2).stderr

@@ -81,6 +81,6 @@ def test_a_sas_that_may_only_write_is_enough_to_send(azurite: Azurite, tmp_path:
         assert scene.json("up", source, f"{root}/x")["files"] == 3
     scene.petctl("up", source / "small", f"{root}/single")
     for words in (("down", f"{root}/x"), ("ls", f"{root}/x"), ("sync", "--delete", "--yes", source, f"{root}/x")):
-        assert "does not permit to list and to read" in scene.petctl(*words, code=5).stderr
+        assert "does not permit listing and reading" in scene.petctl(*words, code=5).stderr
     open_scene.copy(f"{root}/x", tmp_path / "back")
     assert tree(tmp_path / "back") == tree(source)

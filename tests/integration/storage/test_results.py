@@ -214,7 +214,7 @@ def test_a_wrong_place_is_told_at_submit(runs: Runs) -> None:
     runs.scene.environment = {**right, name: "d3Jvbmc="}
     assert "key" in runs.petctl("submit", "--store", runs.scene.root, *words, code=5).stderr
     runs.scene.environment = {key: value for key, value in right.items() if "KEY" not in key}
-    assert "no key was found" in runs.petctl("submit", "--store", runs.scene.root, *words, code=5).stderr
+    assert "found no key" in runs.petctl("submit", "--store", runs.scene.root, *words, code=5).stderr
     runs.scene.environment = right
     assert "letters, digits" in runs.petctl("submit", "--out", "a/b", "makes.py", code=2).stderr
     assert not (runs.home / "jobs").exists() or not list((runs.home / "jobs").iterdir())
@@ -313,7 +313,7 @@ def test_what_cannot_be_sent_is_said_and_stays(azurite: Azurite, tmp_path: Path)
         assert (runs.directory(job) / "outputs/model/last-0").read_text() == "last"
         status = runs.status(job)
         assert (status["state"], status["exit_code"]) == ("succeeded", 0)
-        assert f"not sent: the container {runs.scene.root} does not exist" in status["results"]
+        assert f"not uploaded: the container {runs.scene.root} does not exist" in status["results"]
         assert len(runs.events(job, "results")) == 1
         assert "does not exist" in runs.petctl("status", job).stdout
 

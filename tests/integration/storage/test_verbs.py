@@ -100,7 +100,7 @@ def test_down_uses_the_name_and_says_what_it_did(full: Scene) -> None:
     assert "copied 2 files" in done.stderr
     assert tree(full.folder / "sub") == tree(full.folder / "source" / "sub")
     done = full.petctl("down", "-v", f"{full.root}/x/sub")
-    assert "2 were there already" in done.stderr
+    assert "2 were already there" in done.stderr
     assert "deep/c: skipped: same size and time" in done.stderr
     assert full.json("down", "-n", f"{full.root}/x")["files"] == 4
     assert not (full.folder / "x").exists()
@@ -110,8 +110,8 @@ def test_each_error_has_its_sentence_and_code(full: Scene) -> None:
     source = full.folder / "source"
     missing = full.root + "-missing"
     for words in (("ls", missing), ("up", source, f"{missing}/x"), ("down", f"{missing}/x")):
-        assert "does not exist; make it first" in full.petctl(*words, code=4).stderr
-    assert "nothing below it" in full.petctl("down", f"{full.root}/nothing", code=4).stderr
+        assert "does not exist; create it first" in full.petctl(*words, code=4).stderr
+    assert "neither a file nor a folder" in full.petctl("down", f"{full.root}/nothing", code=4).stderr
     assert "does not exist" in full.petctl("up", full.folder / "none", f"{full.root}/x", code=4).stderr
     good = full.environment
     wrong = {"AWS_SECRET_ACCESS_KEY": "wrong", "AZURE_STORAGE_ACCOUNT_KEY": "d3Jvbmc="}

@@ -61,7 +61,7 @@ def test_killed_drivers_leave_a_sweep_that_goes_on(petctl: Petctl) -> None:
 
     told = petctl.json("sweep", "ls")
     assert [(sweep["name"], sweep["state"], sweep["points"]) for sweep in told] == [("many", "left", POINTS)]
-    assert "goes on where it was" in petctl(*words).stderr
+    assert "continuing sweep" in petctl(*words).stderr
     done = petctl.json("sweep", "status", "many")
     assert column(done, "state") == ["succeeded"] * POINTS
     assert column(done, "attempts") == [1] * POINTS
@@ -95,7 +95,7 @@ def test_failures_metrics_and_results(petctl: Petctl) -> None:
     assert column(told, "value") == [0.5, 0.1, None, 0.7, 99.0]
     assert told["best"]["values"] == {"kind": "best", "loss": "0.1"}
     assert "tune-003 failed" in done.stderr
-    assert "tune-005 is stopped: loss>10 (it is 99)" in done.stderr
+    assert "stopped tune-005: loss>10 (it is 99)" in done.stderr
     assert "petctl sweep retry tune" in petctl("sweep", "status", "tune").stderr
 
     (petctl.directory / "mended").touch()
@@ -126,9 +126,9 @@ def test_leaving_going_on_and_cancelling(petctl: Petctl) -> None:
     driver.send_signal(signal.SIGINT)
     _, words_of_it = driver.communicate()
     assert driver.returncode == 130
-    assert "2 of its jobs go on" in words_of_it
+    assert "2 of its jobs keep running" in words_of_it
     assert "petctl sweep resume long" in words_of_it
-    assert petctl("sweep", "rm", "long", code=2).stderr.startswith("petctl: jobs of long still go on")
+    assert petctl("sweep", "rm", "long", code=2).stderr.startswith("petctl: jobs of long are still running")
 
     assert petctl("sweep", "resume", "-d", "-j", "3", "long").stdout == "long\n"
     assert petctl.json("sweep", "ls")[0]["state"] == "driven"

@@ -55,12 +55,12 @@ def test_all_keys() -> None:
 def test_wrong_files_are_told_without_their_secrets() -> None:
     said = refused("account_nam: vig\naccount_key: [hush]\nsas_token: hush hush\nendpoint: h\n")
     assert "account.yaml:1:1: account_nam: unknown field; did you mean 'account_name'?" in said
-    assert "account_key: expected the key or token in one piece" in said
+    assert "account_key: expected the key or token without spaces" in said
     assert "endpoint: expected a URL" in said
     assert "hush" not in said
     assert refused("hush\n").endswith("account.yaml: expected keys and values, got a text instead")
     assert "hush" not in refused('account_key: "hush\n')
-    assert "account_name is missing; such a file holds:" in refused("container_name: box\n")
+    assert "account_name is missing; the file must contain:" in refused("container_name: box\n")
     with pytest.raises(UsageError, match="data_folder: there is no file"):
         read_account(Path("none", "account.yaml").absolute(), "data_folder")
 

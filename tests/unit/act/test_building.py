@@ -45,7 +45,7 @@ def test_a_build_that_nobody_waits_for_is_ended(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path / "project")
     Path("compile.aml.sh").write_text("")
     said: list[str] = []
-    with pytest.raises(UsageError, match="a quote is opened"):
+    with pytest.raises(UsageError, match="a quote is not closed"):
         build(Config(), "it's", say=said.append)
     assert said == []
     with pytest.raises(KeyboardInterrupt):

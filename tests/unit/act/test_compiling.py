@@ -72,7 +72,7 @@ def test_gpus_become_nodes_and_processes(said: dict[str, Any], wish: dict[str, A
     ("said", "number", "sentence"),
     [
         ({}, 6, "6 GPUs are not whole nodes of 4 .*; ask for 4 or 8"),
-        ({}, -1, "a number of GPUs is 0 or more"),
+        ({}, -1, "the number of GPUs must be 0 or more"),
         ({"gpu_per_node": 0}, 2, "gpu_per_node is 0"),
         ({"elastic_num_gpu": [8, 2], "num_gpu": 8}, None, "elastic_num_gpu: 2 GPUs are not whole nodes .* ask for 4"),
     ],
@@ -98,7 +98,7 @@ def test_the_command_is_as_it_was_typed() -> None:
     assert job(["nvidia-smi"]).command.kind == "program"
     line = job(["cd src && python train.py"])
     assert (line.command.kind, line.command.words) == ("shell", ["cd src && python train.py"])
-    with pytest.raises(UsageError, match="there is no command"):
+    with pytest.raises(UsageError, match="no command: give one after submit"):
         job([" "])
 
 
@@ -190,7 +190,7 @@ def test_files_that_make_a_node_ready() -> None:
     assert job(special=both, compile_args="x", wish={"compile_args": "y"}).prepare == "bash compile.aml.sh y"
     assert job(special=both, compile_args="x", wish={"compile_args": ""}).prepare == "bash compile.aml.sh"
     assert job(special=both, compile_args="'a b' $x;y").prepare == "bash compile.aml.sh 'a b' '$x;y'"  # words, no code
-    with pytest.raises(UsageError, match="a quote is opened and not closed"):
+    with pytest.raises(UsageError, match="a quote is not closed"):
         job(special=both, compile_args="it's")
     assert (job().requirements, job().prepare) == ("", "")
 

@@ -74,7 +74,7 @@ def test_the_default_file_and_the_variable(monkeypatch: pytest.MonkeyPatch) -> N
     assert (find_config().name, find_config().experiment) == ("other", "second")
     assert find_config("aml").experiment == "first"
     monkeypatch.setenv("AML_CONFIG_PATH", "nowhere.yaml")
-    with pytest.raises(UsageError, match=r"AML_CONFIG_PATH is nowhere.yaml, and there is no such file"):
+    with pytest.raises(UsageError, match=r"AML_CONFIG_PATH is nowhere.yaml, which does not exist"):
         find_config()
 
 
@@ -93,13 +93,13 @@ def test_a_cluster_of_petctl_without_a_file_of_its_own(project: Path) -> None:
     assert find_config("local").cluster == "local"
     with pytest.raises(UsageError, match=r"-c nolab: there is no file .*nolab.yaml, and petctl knows no cluster") as no:
         find_config("nolab")
-    assert str(no.value).endswith("make one on this machine: petctl cluster create nolab")
+    assert str(no.value).endswith("create one on this machine: petctl cluster create nolab")
 
 
 def test_no_cluster_of_this_machine_is_advised_in_place_of_a_cloud(tmp_path: Path) -> None:
     """petctl's own commands say the same."""
     for said in (lambda: find_config("aws"), lambda: config("cluster: aws\n"), lambda: find_cluster("aws", tmp_path)):
-        with pytest.raises(UsageError, match=r"petctl has no aws clusters; a Kubernetes .* \(-c k8s\)$") as refusal:
+        with pytest.raises(UsageError, match=r"petctl has no aws clusters; use a Kubernetes .* \(-c k8s\)$") as refusal:
             said()
         assert "cluster create" not in str(refusal.value)
 
@@ -113,8 +113,8 @@ def test_which_cluster_runs_go_to(project: Path) -> None:
     found = config("compute_target: NC24RSV3\n")
     assert found.cluster == "local"
     assert found.remarks == [
-        "compute_target NC24RSV3 is no cluster that petctl knows: runs go to local; "
-        "to choose another, write cluster: NAME"
+        "compute_target NC24RSV3 is not a cluster that petctl knows: runs go to local; to choose another, write "
+        "cluster: NAME"
     ]
     assert "cluster: petctl knows no cluster 'nolab'" in refused("cluster: nolab\n")
 
@@ -134,7 +134,7 @@ def test_a_base_is_relative_recursive_and_overridden_deep_down(project: Path) ->
 
 def test_bases_that_go_round_or_are_not_there() -> None:
     write("_base_: aml.yaml\n", "other")
-    assert "_base_ leads round in a circle" in refused("_base_: other.yaml\n")
+    assert "_base_ forms a cycle" in refused("_base_: other.yaml\n")
     assert "there is no file" in refused("_base_: none.yaml\n")
 
 
@@ -166,7 +166,7 @@ def test_a_wrong_key_is_told_with_its_place_and_the_nearest() -> None:
         f"{Path.cwd()}/aux_data/aml/aml.yaml:3:6: env: expected keys and values, got a list",
         f"{Path.cwd()}/aux_data/aml/aml.yaml:4:10: docker.imag: unknown field; did you mean 'image'?",
     ]
-    assert "unknown field; say _base_" in refused("a: &a {b: 1}\n<<: *a\n")
+    assert "unknown field; add _base_" in refused("a: &a {b: 1}\n<<: *a\n")
     assert "not YAML" in refused("a: [\n")
     assert "expected keys and values" in refused("- a\n")
 
@@ -242,7 +242,7 @@ def test_honoured(text: str, field: str, value: object) -> None:
             "use_custom_docker: false\ndocker: {image: a/b}",
             "docker.image a/b is not used, since use_custom_docker is false",
         ),
-        ("zip_options: [-9, -q]", "zip_options -9 -q: no zip runs; only -x has a meaning here"),
+        ("zip_options: [-9, -q]", "zip_options -9 -q: zip is not used; only -x has an effect here"),
         ("aml_config: none.json", "aml_config: there is no file none.json; nothing here needs it"),
         ("aml_config: {subscription_id: s}", "aml_config has no resource_group, workspace_name; nothing here needs it"),
     ],
@@ -264,7 +264,7 @@ def test_remarked(text: str, remark: str) -> None:
         ("use_custom_docker: true", "docker: image is missing"),
         ("docker: {image: a, username: u}", "docker: a registry needs username and password"),
         ("zip_options: [-i, '*.py']", "zip_options: -i says what to take"),
-        ("zip_options: [-x, '*']", "zip_options: -x * leaves nothing"),
+        ("zip_options: [-x, '*']", "zip_options: -x * leaves no files"),
         ("zip_options: [-x@list]", "names a file of patterns"),
         ("retry_on: [nonsense]", "retry_on[0]: expected exit codes"),
         ("config_param: {data: x}", "config_param.data: expected code_path or NAME_folder"),
@@ -332,8 +332,8 @@ def test_options_of_an_entry_that_have_no_effect() -> None:
     assert config(said).remarks == [
         "config_param.data_folder.datastore_name has no effect: petctl needs no datastores; it opens the account that "
         "azure_blob_config_file names",
-        "config_param.data_folder.blob_cache_timeout has no effect: nothing is mounted by blobfuse; nodes bring "
-        "folders and send back what changes",
+        "config_param.data_folder.blob_cache_timeout has no effect: blobfuse is not used; nodes fetch folders "
+        "and upload what changes",
         "config_param.data_folder.submit_with_url has no effect: nodes always get signed URLs, and never a key",
     ]
 
@@ -346,8 +346,8 @@ def test_a_file_share_needs_a_directory_of_this_machine(project: Path) -> None:
     assert "petctl.yaml" in said
     (project / "petctl.yaml").write_text("stores: {'https://vig.file.core.windows.net/s': {directory: /mnt/s}}\n")
     assert config(text).folders["data"].location == "https://vig.file.core.windows.net/s/p"
-    assert "say both, or neither" in refused(f"config_param: {{data_folder: {{{entry}, storage_type: file}}}}")
-    assert "say both" in refused(f"config_param: {{data_folder: {{{entry}, storage_type: blob, file_share: s}}}}")
+    assert "give both, or neither" in refused(f"config_param: {{data_folder: {{{entry}, storage_type: file}}}}")
+    assert "give both" in refused(f"config_param: {{data_folder: {{{entry}, storage_type: blob, file_share: s}}}}")
 
 
 def test_a_missing_account_file_is_told_with_those_there_are() -> None:
@@ -408,7 +408,7 @@ zip_options:
 @pytest.mark.parametrize("path", ["~nobody-of-this-name/x.yaml", "x" * 300])
 def test_paths_that_no_file_can_have_are_told(project: Path, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     monkeypatch.setenv("AML_CONFIG_PATH", path)
-    with pytest.raises(UsageError, match="there is no such file"):
+    with pytest.raises(UsageError, match="which does not exist"):
         find_config()
 
 

@@ -158,7 +158,7 @@ def test_a_file_share_is_the_directory_that_it_is_mounted_at(project: Path, tmp_
         "data/voc2012",
     ]
     assert [item.name for item in data.listed(config, "data/voc20/")] == ["data/voc20/x2", "data/voc20/x10"]
-    with pytest.raises(UsageError, match="links are for blobs"):
+    with pytest.raises(UsageError, match="a link needs a blob"):
         data.url(config, "data/voc2012")
     assert data.remove(config, "data/voc20") == 2
     assert [path.name for path in (tmp_path / "share/to/data").iterdir()] == ["voc2012"]

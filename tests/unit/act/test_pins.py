@@ -128,7 +128,7 @@ def test_a_tree_with_secrets_is_refused_unless_they_are_none(config: Config) -> 
 
 def test_a_copy_of_a_key_is_found(config: Config) -> None:
     write(config.root, {"tests/copy.yaml": "account_key: a2V5"})
-    with pytest.raises(UsageError, match=r"tests/copy.yaml holds a key .* move it to aux_data/configs"):
+    with pytest.raises(UsageError, match=r"tests/copy.yaml contains a key .* move it to aux_data/configs"):
         pin(config)
     (config.root / ".petctlignore").write_text("tests\n")
     assert "tests/copy.yaml" not in [*pin(config).code["links"], *pin(config).left_out]
@@ -151,7 +151,7 @@ def test_every_kind_of_change_is_one(config: Config) -> None:
     assert changed(config, made) == ["new file.py", "requirements.txt", "src/a.py", "train.py"]
     assert changed(config, pin(config)) == []
     os.mkfifo(config.root / "pipe")
-    assert "cannot be snapshotted" in changed(config, made)[0]
+    assert "cannot take a snapshot of" in changed(config, made)[0]
 
 
 def test_each_configuration_has_its_own_and_the_archive_outlives_its_jobs(config: Config) -> None:

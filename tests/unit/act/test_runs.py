@@ -65,14 +65,14 @@ def test_ids_are_those_of_the_document(experiment: str, begins: str) -> None:
 
 @pytest.mark.parametrize("reference", ["60ce2fc7", "assets/x_1_60ce2fc7/", "/p/assets/x_1_60ce2fc7"])
 def test_an_id_may_be_the_directory_of_its_logs(config: Config, reference: str) -> None:
-    with pytest.raises(NotFound, match=r"there is no run '[^/]*60ce2fc7'; `act query` shows those there are$"):
+    with pytest.raises(NotFound, match=r"there is no run '[^/]*60ce2fc7'; `act query` shows them all$"):
         find_run(reference)
 
 
 def test_what_is_said_of_the_code(config: Config) -> None:
     said: list[str] = []
     first = code_for(config, False, said.append)
-    assert said.pop().startswith("no code was pinned yet: pinned 1 file (7 bytes)")
+    assert said.pop().startswith("no code is pinned yet: pinned 1 file (7 bytes)")
     assert code_for(config, False, said.append) == first and said == []
 
     Path("train.py").write_text("print(2)")
@@ -97,7 +97,7 @@ def test_a_folder_that_is_mapped_later_is_code_no_longer(config: Config) -> None
     said: list[str] = []
     later = replace(config, folders={"models": BlobFolder("az://a/b/models", Account("a", "b"))})
     assert code_for(later, False, said.append).files == 1
-    assert said == [f"models was no mapped folder when the code was pinned: {last_pin(later).sentence()}"]  # type: ignore[union-attr]
+    assert said == [f"models was not a mapped folder when the code was pinned: {last_pin(later).sentence()}"]  # type: ignore[union-attr]
 
 
 def test_an_image_that_cannot_run_here_does_not_let_its_password_into_the_code(
@@ -117,7 +117,7 @@ def test_an_image_that_cannot_run_here_does_not_let_its_password_into_the_code(
     said: list[str] = []
     runs.submit(find_config(), RunRequest(["true"]), say=said.append)
     ((image, pinned),) = plans
-    assert image == "" and "the run goes bare" in said[-1]
+    assert image == "" and "the run starts without a container" in said[-1]
     assert pinned.left_out == ["aux_data/aml"] and pinned.files == 2
 
 
@@ -161,7 +161,7 @@ def test_resubmit_tells_whose_code_it_takes_and_what_is_left_to_do(
     monkeypatch.setattr(runs, "find_run", lambda reference: own)
     with pytest.raises(NotFound):  # petctl's own; there is no such job to start again
         runs.resubmit("run", config, say=said.append)
-    assert said[-1].endswith("to go on: a resubmit run")
+    assert said[-1].endswith("to continue: a resubmit run")
 
 
 def test_a_size_that_changes_stays_one(config: Config) -> None:

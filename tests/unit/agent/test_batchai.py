@@ -81,7 +81,7 @@ def test_mounts_of_the_cluster_are_where_it_says(tmp_path: Path) -> None:
 def test_a_directory_that_the_node_does_not_have_is_named(tmp_path: Path) -> None:
     mount = {"path": "logs", "directory": str(tmp_path / "nowhere"), "said": "https://acc/logs"}
     made = site(tmp_path, mounts=[mount])
-    assert made.problem == f"https://acc/logs is {tmp_path / 'nowhere'}, and this node has no such directory"
+    assert made.problem == f"https://acc/logs is {tmp_path / 'nowhere'}, which does not exist on this node"
     assert "no variable NOWHERE" in site(tmp_path, stdouterr="$NOWHERE/x").problem
 
 
@@ -137,7 +137,7 @@ def test_a_mount_command_that_fails_says_so_in_its_own_words(tmp_path: Path, tem
 def test_a_place_for_mounts_that_is_another_users_is_refused(tmp_path: Path, temporary: Path) -> None:
     (temporary / f"petctl-mounts-{os.getuid()}").symlink_to(tmp_path)
     made = site(tmp_path, mounts=[{"path": "own", "command": "true"}], stdouterr="/tmp", inputs={}, outputs={})
-    assert "is somebody else's" in made.problem
+    assert "belongs to another user" in made.problem
 
 
 def launch(rank: int, **env: str) -> Launch:

@@ -161,7 +161,7 @@ def test_killed_in_the_middle_it_goes_on_where_it_was(scene: Scene) -> None:
 
 
 def test_an_empty_place_is_an_error_for_readers_only(scene: Scene) -> None:
-    with pytest.raises(NoSuchPlace, match="nothing in s3://b/x"):
+    with pytest.raises(NoSuchPlace, match="s3://b/x is empty or does not exist"):
         scene.bring("job")
     assert files(scene.bring("job", writable=True)) == {}
 
@@ -189,7 +189,7 @@ def test_a_full_disk_leaves_no_partial_file(scene: Scene) -> None:
 
     def full(path: str) -> None:
         if path == "b":
-            raise NoRoom("the disk is full: there is no room for b")
+            raise NoRoom("the disk is full: no space for b")
 
     scene.depot.fail = full
     with pytest.raises(NoRoom):
@@ -230,7 +230,7 @@ def test_a_disk_that_really_fills_up(scene: Scene, tmp_path: Path) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     sentence, files_ = done.stdout.splitlines()
-    assert sentence.startswith("the disk is full: there is no room for ")
+    assert sentence.startswith("the disk is full: no space for ")
     assert all(file.endswith("=300000") for file in files_.split())
     assert PART_SUFFIX not in files_
 
@@ -246,7 +246,7 @@ def test_a_full_disk_while_an_index_or_a_note_is_written_anew(tmp_path: Path, re
     copy = Cache(str(tmp_path)).copy("s3://b/x", "", False)
     copy.say_about(bytes=1)
     request.getfixturevalue("full_disk")
-    with pytest.raises(NoRoom, match=r"the disk is full: there is no room for .*/index"):
+    with pytest.raises(NoRoom, match=r"the disk is full: no space for .*/index"):
         Index(str(tmp_path / "index")).load()
     assert (tmp_path / "index").read_bytes() == torn
     assert not os.path.lexists(tmp_path / "index.new")
@@ -258,9 +258,7 @@ def test_a_full_disk_while_an_index_or_a_note_is_written_anew(tmp_path: Path, re
 def test_a_disk_without_room_is_told_before_anything_is_fetched(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     scene.write(a="12345")
     monkeypatch.setattr(Cache, "_free", lambda self: 3)
-    with pytest.raises(
-        NoRoom, match=r"5 bytes of s3://b/x are to be fetched, and the disk of .* has only 3 bytes left"
-    ):
+    with pytest.raises(NoRoom, match=r"5 bytes of s3://b/x must be fetched, but the disk of .* has only 3 bytes free"):
         scene.bring("job")
     assert scene.depot.fetched == []
 
@@ -292,7 +290,7 @@ def test_the_least_recently_used_copy_goes_first(scene: Scene) -> None:
 def test_a_copy_with_unsent_files_never_goes(scene: Scene) -> None:
     copy = stand(scene, "s3://b/out", 600_000, 100, writable=True)
     Path(copy.files, "result").write_text("nowhere else")
-    with pytest.raises(NoRoom, match="used by other jobs or not sent yet"):
+    with pytest.raises(NoRoom, match="other jobs or files not uploaded yet use"):
         stand(scene, "s3://b/new", 600_000, 200)
     assert scene.cache.clear() == (0, 0)
     Sender(copy, scene.depot, "g", False).last_look()
@@ -301,7 +299,7 @@ def test_a_copy_with_unsent_files_never_goes(scene: Scene) -> None:
 
 def test_a_folder_above_the_limit_is_told_before_it_is_fetched(scene: Scene) -> None:
     scene.store.joinpath("big").write_bytes(bytes(2 << 20))
-    with pytest.raises(NoRoom, match=r"s3://b/x holds 2 MiB.*may have 1 MiB.*cache:"):
+    with pytest.raises(NoRoom, match=r"s3://b/x has 2 MiB.*limited to 1 MiB.*cache:"):
         scene.bring("job")
     assert scene.depot.fetched == []
 
@@ -371,7 +369,7 @@ def test_a_store_that_is_away_costs_time_and_nothing_else(scene: Scene) -> None:
 
     scene.depot.fail = away
     assert complaint("out", sender.last_look) == (
-        "cannot send all of the folder out: s3://b: no answer; what is not sent stays on this machine"
+        "cannot upload all of the folder out: s3://b: no answer; the rest stays on this machine"
     )
     scene.depot.fail = lambda path: None
     assert complaint("out", sender.look) == "" and (scene.store / "a").read_text() == "1"
@@ -396,7 +394,7 @@ def test_sync_removes_what_it_knew_and_nothing_else(scene: Scene) -> None:
     sender.look()
     assert scene.depot.removed == ["brought"]
     shutil.rmtree(copy.files)
-    with pytest.raises(PetctlError, match="nothing is removed in the store"):
+    with pytest.raises(PetctlError, match="its files stay in the store"):
         sender.last_look()
     assert sorted(path.name for path in scene.store.iterdir()) == ["kept", "theirs"]
 
@@ -445,7 +443,7 @@ def test_a_file_that_never_rests_is_told(scene: Scene) -> None:
         growing.write_text(growing.read_text() + "1")
 
     scene.depot.fail = grow
-    with pytest.raises(PetctlError, match="log goes on changing"):
+    with pytest.raises(PetctlError, match="log keeps changing"):
         Sender(copy, scene.depot, "g", False).last_look()
     assert (scene.store / "log").read_text().startswith("1")
 
@@ -498,7 +496,9 @@ def test_a_folder_in_a_folder_is_a_link_there(scene: Scene, tmp_path: Path) -> N
 
 def test_a_directory_that_another_machine_has_is_told(scene: Scene) -> None:
     (one,) = arrange([Folder("models", "/nowhere", directory="/nowhere")], scene.cache)
-    with pytest.raises(PetctlError, match="the folder models is the directory /nowhere, which this machine"):
+    with pytest.raises(
+        PetctlError, match="the folder models is the directory /nowhere, which does not exist on this machine"
+    ):
         bring(one, "job", scene.cache, scene.depot, lambda path, done, of: None, lambda: False)
 
 

@@ -131,7 +131,7 @@ def test_mpirun_cannot_go_where_there_is_no_node(tmp_path: Path) -> None:
     def test(node: MpiNode, seen: Seen, directory: Path) -> None:
         os.spawnv(os.P_WAIT, str(directory / "launch"), ["launch", "elsewhere", "orted"])
         node.hear()
-        assert not seen.sent and "elsewhere, which is no node of this job" in seen.failed[0]
+        assert not seen.sent and "elsewhere, which is not a node of this job" in seen.failed[0]
 
     with_node(0, test, tmp_path)
 
@@ -237,7 +237,7 @@ def test_a_node_is_done_when_its_ranks_and_its_launcher_have_ended(
         node.launcher_ended(ended(0))
         await asyncio.wait_for(seen.ended.wait(), 10)
         assert seen.ends[1] is not None
-        assert seen.ends[1].message == "mpirun's daemon has ended, but not every rank of this node has"
+        assert seen.ends[1].message == "mpirun's daemon ended before all ranks of this node had"
 
     with_node(1, test, tmp_path)
 

@@ -53,4 +53,4 @@ def test_help_has_an_example_and_errors_have_no_traceback(capsys: pytest.Capture
     assert main([]) == 2
     capsys.readouterr()
     assert main(["jion"]) == 2
-    assert capsys.readouterr().err == "petctl-agent: there is no command 'jion'; use join, version or --help\n"
+    assert capsys.readouterr().err == "petctl-agent: unknown command 'jion'; use join, version or --help\n"

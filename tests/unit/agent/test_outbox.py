@@ -162,7 +162,7 @@ def test_a_file_that_never_rests_is_said_at_the_end(scene: Scene) -> None:
 
     scene.depot.before = grow
     assert len(scene.look(last=True)) == 3
-    assert "goes on changing" in scene.box.problems[0]
+    assert "keeps changing" in scene.box.problems[0]
 
 
 def test_trouble_with_one_file_does_not_keep_the_others(scene: Scene) -> None:

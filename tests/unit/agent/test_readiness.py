@@ -73,7 +73,7 @@ def test_a_node_that_prepares_or_leaves_is_not_ready(node: Node) -> None:
     assert not node.ready()
     node.member.note = ""
     assert node.ready()
-    node.member.leaving = "the node got SIGTERM"
+    node.member.leaving = "the node received SIGTERM"
     assert not node.ready()
 
 

@@ -50,7 +50,7 @@ def test_a_submission_that_was_cut_off_says_so_and_can_be_deleted(home: Path) ->
     _, seen = look(home, JOB)
     assert seen["state"] == "failed"
     assert seen["errors"][0][0] == "NotSubmitted"
-    with pytest.raises(UsageError, match="cut off"):
+    with pytest.raises(UsageError, match="interrupted"):
         handle_of(home, JOB)
     delete_jobs(home, [JOB])
     with pytest.raises(Missing):

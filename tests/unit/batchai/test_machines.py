@@ -77,7 +77,7 @@ SHARE = {"azureFileUrl": "https://<AZURE_BATCHAI_STORAGE_ACCOUNT>.file.core.wind
         ({"nodeSetup": {"setupTask": {**TASK, "secrets": [{"value": "x"}]}}}, r"secrets\[0\].name"),
         ({"nodeSetup": {"mountVolumes": {"azureFileShares": 5}}}, "azureFileShares"),
         ({"nodeSetup": {"mountVolumes": {"fileServers": [{"fileServer": "x"}]}}}, "fileServer: expected"),
-        ({"nodeSetup": {"mountVolumes": {"azureFileShares": [{**SHARE, "relativeMountPath": "x"}]}}}, "is not known"),
+        ({"nodeSetup": {"mountVolumes": {"azureFileShares": [{**SHARE, "relativeMountPath": "x"}]}}}, "is unknown"),
     ],
 )
 def test_what_is_not_as_it_should_be_is_told_with_its_place(tmp_path: Path, document: Any, where: str) -> None:
@@ -119,12 +119,12 @@ def test_placeholders_are_filled_and_keys_are_not_kept(tmp_path: Path) -> None:
     ("words", "sentence"),
     [
         ({"min": 1}, "--min and --max go together"),
-        ({"min": 3, "max": 2}, "is above the most"),
-        ({"image": "nonsense"}, "is no image"),
+        ({"min": 3, "max": 2}, "is above the maximum"),
+        ({"image": "nonsense"}, "is not an image"),
         ({"custom_image": "/subscriptions/x"}, "--custom-image needs --image"),
         ({"setup_task": "apt install x"}, "--setup-task-output"),
         ({"setup_task_output": "/tmp/x"}, "--setup-task"),
-        ({"ssh_key": "/no/such/file"}, "no public key"),
+        ({"ssh_key": "/no/such/file"}, "not a public key"),
     ],
 )
 def test_words_that_do_not_fit_together(words: dict[str, Any], sentence: str) -> None:

@@ -31,7 +31,7 @@ def test_a_query_chooses_and_orders(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("query", ["[?", "abs('x')", "nosuch(@)"])
 def test_a_wrong_query_is_a_sentence(query: str) -> None:
-    with pytest.raises(UsageError, match="is no JMESPath"):
+    with pytest.raises(UsageError, match="is not a JMESPath"):
         select({"a": "text"}, query)
 
 

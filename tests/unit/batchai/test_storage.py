@@ -97,7 +97,7 @@ def test_a_share_that_is_missing_is_told_with_those_there_are(account: FrontEnd)
     account(f"storage file list -s logz {ACCOUNT}", code=3)
     assert "there are: logs" in account.said
     account("storage share list", code=2)
-    assert "which storage account" in account.said
+    assert "no storage account given" in account.said
 
 
 def test_keys_are_made_up_once(account: FrontEnd) -> None:

@@ -64,10 +64,10 @@ def test_where_there_is_none_yet_the_way_to_the_first_is_told(home: Path) -> Non
     create_experiment(home, SPACE._replace(experiment="chainer"))
     job = told(trail_of("jobs", SPACE._replace(experiment="chainer", name="j")))
     place = f"-g {SPACE.group} -w {SPACE.workspace}"
-    assert job.endswith(f"nor any other; make one: batchai job create {place} -e chainer -n j -f job.json")
+    assert job.endswith(f"nor any other; create one: batchai job create {place} -e chainer -n j -f job.json")
     cluster = told(trail_of("clusters", SPACE._replace(name="c")))
-    assert f"make one: batchai cluster create {place} -n c ..." in cluster
-    assert told((("storage", "mine"),)).endswith("make one: batchai storage account create -n mine")
+    assert f"create one: batchai cluster create {place} -n c ..." in cluster
+    assert told((("storage", "mine"),)).endswith("create one: batchai storage account create -n mine")
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../groups/g", "/etc", "a\0b", "a" * 300])

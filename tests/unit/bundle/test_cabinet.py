@@ -55,7 +55,7 @@ def test_a_full_disk_has_its_own_sentence(grow: Grow, tmp_path: Path, monkeypatc
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(NoRoom, match="no space left on its disk; make room"):
+    with pytest.raises(NoRoom, match="no space left on its disk; free space"):
         Cabinet(tmp_path / "bundles").put(snapshot)
     assert names(tmp_path / "bundles") == []
 
@@ -117,5 +117,5 @@ def test_remove_unused(grow: Grow, tmp_path: Path) -> None:
 @pytest.mark.parametrize("identity", ["", "../../etc/passwd", "A" * 64, "a" * 63, "a" * 64 + "\n"])
 def test_only_ids_are_names(tmp_path: Path, identity: str) -> None:
     """What is asked for may come from a job's record."""
-    with pytest.raises(ValueError, match="not the id of a snapshot"):
+    with pytest.raises(ValueError, match="not a snapshot id"):
         Cabinet(tmp_path).path(identity)

@@ -70,12 +70,12 @@ def test_a_store_is_asked_through_fetch(grow: Grow, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("s3://bucket/main.py", "is not known as a place of code"),
+        ("s3://bucket/main.py", "is not a known source of code"),
         ("https://host.example/folder/", "does not name a file"),
         ("git+ssh://git.example/x@main", r"git\+https://"),
         ("git+http://git.example/x@main", r"git\+https://"),
-        ("git+https://me:secret@git.example/x@main", "holds a name or password"),
-        ("https://token@host.example/x.py", "holds a name or password"),
+        ("git+https://me:secret@git.example/x@main", "contains a name or password"),
+        ("https://token@host.example/x.py", "contains a name or password"),
         ("git+file:///x@--upload-pack=touch", "is not a git ref"),
         ("git+file:///x@", "is not a git ref"),
     ],

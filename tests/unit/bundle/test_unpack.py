@@ -242,5 +242,5 @@ def test_folders_count(scene: Scene, kind: str) -> None:
 def test_what_lies_too_deep_is_refused(scene: Scene) -> None:
     """It could not be removed again."""
     archive = tar_of(scene.folder / "archive", (member("/".join(["d"] * 300)), b""))
-    with pytest.raises(UsageError, match="lies in more than 200 folders"):
+    with pytest.raises(UsageError, match="is nested more than 200 folders deep"):
         scene.unpack(archive, ".tar.gz")

@@ -71,12 +71,12 @@ def test_wrong_words(capsys: pytest.CaptureFixture[str], place: Path, words: str
 @pytest.mark.parametrize(
     ("text", "words", "sentence"),
     [
-        ("setup: [1, 2]", "--setup-env A=B", "setup needs a command"),
+        ("setup: [1, 2]", "--setup-env A=B", "setup needs a shell command"),
         ("setup: {command: x, env: y}", "--setup-env A=B", "setup.env must be a mapping"),
         ("setup: {command: x, secrets: [y]}", "--setup-secret A=B", "setup.secrets must be a mapping"),
         ("mounts: 5", "--mount a=/", "mounts must be a list"),
         ("idle_time: .nan", "", "idle_time must be a number"),
-        ("setup: x", "--setup=", "setup needs a command"),
+        ("setup: x", "--setup=", "setup needs a shell command"),
     ],
 )
 def test_a_file_that_is_wrong_stays_so_under_options(

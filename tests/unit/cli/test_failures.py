@@ -84,9 +84,9 @@ def test_errors_follow_the_output_option(failing, capfd: pytest.CaptureFixture[s
         (["scale", "x", "0"], "0"),
         (["list", "--state", "runing"], "runing"),
         (["--nonsense"], "--nonsense"),
-        (["cancel"], "which job"),
+        (["cancel"], "no job given"),
         (["rm"], "--finished"),
-        (["wait"], "which job"),
+        (["wait"], "no job given"),
         (["exec", "x"], "nothing to run"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_home_that_cannot_be_used_is_not_petctls_fault(
     assert run_to_exit_code(["list"]) == 2
     told = capfd.readouterr().err
     assert told == (
-        f"petctl: cannot keep anything in {tmp_path / kept}: {tmp_path / 'file'} is not a directory; "
+        f"petctl: cannot write to {tmp_path / kept}: {tmp_path / 'file'} is not a directory; "
         "name another directory with PETCTL_HOME\n"
     )
 
@@ -141,7 +141,7 @@ def test_a_home_that_is_read_only_is_not_petctls_fault(
     monkeypatch.setattr("os.access", lambda path, mode: False)  # whoever runs the tests may write everywhere
     failing(OSError(errno.EROFS, "Read-only file system", str(home)))
     assert run_to_exit_code(["list"]) == 2
-    assert f"you may not write into {home}; name another" in capfd.readouterr().err
+    assert f"no permission to write to {home}; name another" in capfd.readouterr().err
 
 
 def test_the_report_of_a_fault_is_in_petctls_home(
@@ -197,7 +197,7 @@ def test_a_full_disk_under_the_output_is_not_petctls_fault(program: str, words: 
             [sys.executable, "-m", program, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
     (told,) = done.stderr.splitlines()
-    assert "the output cannot be written: no space left on" in told.lower()
+    assert "cannot write the output: no space left on" in told.lower()
     assert done.returncode == 1
     assert not list(home.glob("crash-*"))
 

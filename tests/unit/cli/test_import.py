@@ -17,12 +17,12 @@ FOREIGN = Path(__file__).parents[1] / "clusters" / "kubernetes" / "foreign" / "e
 @pytest.mark.parametrize(
     "text, sentence",
     [
-        ("kind: Pod\nspec: &all {containers: [{name: a, inside: *all}]}", "something contains itself"),
+        ("kind: Pod\nspec: &all {containers: [{name: a, inside: *all}]}", "a part contains itself"),
         ("kind: Pod\nmetadata: {labels: {[1, 2]: a}}", "not YAML"),
-        ("kind: Pod\nmetadata: {labels: {2020-01-02: a}}", "something contains itself, or has no name"),
-        ("[" * 5000, "not an object of Kubernetes"),
+        ("kind: Pod\nmetadata: {labels: {2020-01-02: a}}", "a part contains itself, or has no name"),
+        ("[" * 5000, "not a Kubernetes object"),
         ("{", "not YAML"),
-        ("", "there is no job in"),
+        ("", "found no job in"),
     ],
     ids=["cycle", "list as a name", "date as a name", "deep", "broken", "empty"],
 )

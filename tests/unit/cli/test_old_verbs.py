@@ -28,5 +28,5 @@ def test_another_kind_of_cluster_is_not_made_on_this_machine(tmp_path: Path, mon
     with pytest.raises(UsageError) as refusal:
         find_cluster("aws", tmp_path)
     assert "cluster create" not in str(refusal.value) and "-c k8s" in str(refusal.value)
-    with pytest.raises(UsageError, match="make one on this machine: petctl cluster create team"):
+    with pytest.raises(UsageError, match="create one on this machine: petctl cluster create team"):
         find_cluster("team", tmp_path)

@@ -68,8 +68,7 @@ def test_behind_a_script_they_are_the_scripts_and_a_hint_says_so(capfd: pytest.C
     assert job.command.words == ["train.py", "--restarts", "3", "--name", "x", "--max-time=9", "-n", "5"]
     told = capfd.readouterr().err.splitlines()
     assert told == [
-        f"petctl: {name} behind train.py goes to the script; as petctl's own it stands before: "
-        f"petctl run {name} ... train.py"
+        f"petctl: {name} after train.py goes to the script; for petctl put it before: petctl run {name} ... train.py"
         for name in ("--restarts", "-n")
     ]
 

@@ -32,7 +32,7 @@ def test_a_job_that_only_this_machine_reaches_is_not_joined_from_another(
     job({"file": "/home/me/coordinator.json"})
     assert run_to_exit_code(["token", "3f9k", "--file", str(tmp_path / "join.json")]) == 0
     told = capfd.readouterr().err
-    assert "listens on this machine only" in told and "--listen 0.0.0.0" in told
+    assert "listens only on this machine" in told and "--listen 0.0.0.0" in told
     assert "on the other machine" not in told
 
 
@@ -47,4 +47,4 @@ def test_a_file_that_cannot_be_written(job, tmp_path: Path, capfd: pytest.Captur
     path = tmp_path / "nowhere" / "join.json"
     assert run_to_exit_code(["token", "3f9k", "--file", str(path)]) == 1
     told = capfd.readouterr().err
-    assert told == f"petctl: cannot write {path}: No such file or directory; take another place with --file\n"
+    assert told == f"petctl: cannot write {path}: No such file or directory; choose another file with --file\n"

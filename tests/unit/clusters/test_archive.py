@@ -366,7 +366,7 @@ def test_the_operator_says_that_a_kubeconfig_takes_more_than_it_has(operator: Pa
     words = [sys.executable, "-I", "-S", str(operator), "--kubeconfig", str(tmp_path / "config")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.startswith(f"petctl-operator: reading the kubeconfig {tmp_path / 'config'} takes PyYAML")
+    assert done.stderr.startswith(f"petctl-operator: reading the kubeconfig {tmp_path / 'config'} needs PyYAML")
     assert "Traceback" not in done.stderr
 
 

@@ -30,7 +30,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("clusters: {west: {shm_sise: 1}}", "clusters.west.shm_sise is not a known setting; did you mean 'shm_size'?"),
         ("stores: {'s3://': {endpont: x}}", "stores.s3://.endpont is not a known setting; did you mean 'endpoint'?"),
         ("zzz: 1", "zzz is not a known setting; known here: cache, clusters, folders, mounts, secrets, store, stores"),
-        ("trusted: [/]", "trusted: only your own configuration can say whom you trust, not the project's"),
+        ("trusted: [/]", "trusted: only your own configuration can set this, not the project's"),
         ('"a\\e[31m": 1', "'a\\x1b[31m' is not a known setting"),
     ],
 )

@@ -185,7 +185,7 @@ def test_what_an_engine_says_last_is_what_counts() -> None:
 
 def test_an_engine_that_has_gone_is_told_where_containers_are_removed(tmp_path: Path) -> None:
     container = {"engine": str(tmp_path / "gone"), "kind": "podman", "home": "1234"}
-    assert remove_containers(container, "x-2222").startswith("cannot look for containers of x-2222: ")
+    assert remove_containers(container, "x-2222").startswith("cannot list the containers of x-2222: ")
 
 
 def test_credentials_are_for_the_registry_of_the_image() -> None:

@@ -67,11 +67,11 @@ def test_everything_that_is_wrong_is_said(tmp_path: Path) -> None:
     text = str(caught.value)
     for word in (
         "'../team' must be",
-        "'node' is no field",
+        "'node' is not a field",
         "nodes must be a whole number",
         "gpus_per_node must be",
         "initial must be",
-        "setup needs a command",
+        "setup needs a shell command",
         "not '/abs'",
         "not 'a/../..'",
         "(both) must have either",

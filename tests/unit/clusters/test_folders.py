@@ -74,7 +74,7 @@ def test_every_form_and_who_wins(project: Path, tmp_path: Path) -> None:
         ("folders: {data: {mode: rw}}", r"folders.data has no location"),
         ("folders: {data: {location: s3://b/x, mode: wr}}", r"folders.data: expected ro or rw or sync, got 'wr'"),
         ("folders: {data: {where: s3://b/x}}", r"folders.data.where: unknown field"),
-        ("folders: {data: ftp://b/x}", r"petctl.yaml: folders.data: .*knows no ftp://"),
+        ("folders: {data: ftp://b/x}", r"petctl.yaml: folders.data: .*does not support ftp://"),
         ("folders: {data: 's3://'}", r"names no bucket"),
         ("folders: {data: 'https://a.blob.core.windows.net/c/x?sig=abc'}", r"holds a SAS.*secret set azure-a-sas"),
         ("clusters: {local: {folders: 3}}", r"clusters.local.folders must be a mapping"),
@@ -202,7 +202,11 @@ def test_the_place_in_the_code(project: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_job_in_place_sees_what_is_there(project: Path) -> None:
     configure(project, "folders: {data: s3://b/data, out: {location: s3://b/out, mode: rw}, models: /srv/models}")
-    with pytest.raises(UsageError, match=r"runs in place; .* data is missing: bring it with: petctl data down data"):
+    with pytest.raises(
+        UsageError,
+        match=r"runs in place; .* data is missing there: download it with: petctl "
+        "data down data",
+    ):
         record(project, code="none")
     (project / ".env").write_text("KEY=1")
     with pytest.raises(UsageError, match=r"(?s)running in place \(no snapshot\).*\.env.*data is missing"):
@@ -211,7 +215,9 @@ def test_a_job_in_place_sees_what_is_there(project: Path) -> None:
         (project / name).mkdir()
     found = record(project, code="none")
     assert decode_task(found["plan"]["task"]).folders == []
-    assert found["notes"] == ["it runs in place: what it writes to out stays there; send it with: petctl data up out"]
+    assert found["notes"] == [
+        "running in place: what the job writes to out stays there; upload it with: petctl data up out"
+    ]
     (project / "models").rmdir()
     with pytest.raises(UsageError, match=r"ln -s /srv/models models.*--no-folders"):
         record(project, code="none")
@@ -220,7 +226,7 @@ def test_a_job_in_place_sees_what_is_there(project: Path) -> None:
 @pytest.mark.parametrize(
     ("folders", "sentence"),
     [
-        ({"data": "/nowhere/at/all"}, "there is no such directory"),
+        ({"data": "/nowhere/at/all"}, "which does not exist"),
         ({"data": "gs://b/x"}, r"the folder data .*gs://"),
         ({"data": ".", "data/voc": "s3://b/x"}, "data/voc lies in data, which is the directory"),
     ],

@@ -331,9 +331,9 @@ def test_of_two_who_remove_a_job_one_is_told(scene: Scene, monkeypatch: pytest.M
         return status
 
     monkeypatch.setattr("petctl.clusters.local.cluster.newest_status", removed_meanwhile)
-    with pytest.raises(NotFound, match="removed by somebody else"):
+    with pytest.raises(NotFound, match="just removed by another process"):
         scene.cluster.remove("a")
-    with pytest.raises(NotFound, match="somebody has removed it"):
+    with pytest.raises(NotFound, match="another process removed it"):
         newest_status(directory)
 
 

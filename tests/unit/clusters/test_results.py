@@ -80,7 +80,7 @@ def test_places_that_cannot_be_used(here: Path) -> None:
     with pytest.raises(NoSuchPlace, match="does not exist"):
         check(pin(str(here / "nowhere"), KNOWN), KNOWN, write=False)
     check(pin(str(here / "will/be/made"), KNOWN), KNOWN, write=True)
-    with pytest.raises(Refused, match="no key was found"):
+    with pytest.raises(Refused, match="found no key"):
         check({"location": "s3://b/x", "endpoint": "http://127.0.0.1:9"}, Surroundings({}), write=True)
 
 
@@ -89,7 +89,7 @@ def test_keys_are_looked_up_again(here: Path, monkeypatch: pytest.MonkeyPatch) -
     places = {"store": {"location": "s3://b/x", "endpoint": "http://127.0.0.1:9", "below": "j", "write": True}}
     grants = CurrentGrants(places, here, clock=lambda: now[0])
     request = [{"method": "GET", "path": "a"}]
-    with pytest.raises(Refused, match="no key was found"):
+    with pytest.raises(Refused, match="found no key"):
         grants.sign("store", request)
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
@@ -129,7 +129,7 @@ def test_nodes_may_read_the_jobs_code_in_its_store_and_nothing_beside_it(here: P
     grants = make_grants(record["plan"]["grants"], KNOWN)
     assert (grants[name].base, grants[name].prefix) == ("http://127.0.0.1:9/b", f"runs/code/{identity}/")
     grants.sign(name, [{"method": "GET", "path": "code.tar.gz"}])
-    with pytest.raises(Refused, match="only to be read"):
+    with pytest.raises(Refused, match="read-only"):
         grants.sign(name, [{"method": "PUT", "path": "code.tar.gz"}])
     inside = make_plan(Job(script="a.py", code="none"), JobDirectory(here / "home/jobs/j-2"), {"slots": 1})
     assert name not in inside["plan"]["grants"]

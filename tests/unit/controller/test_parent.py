@@ -61,7 +61,7 @@ return 0
 """
     out, err = parents(tmp_path, body).communicate(timeout=30)
     assert [line.split()[0] for line in out.splitlines()] == ["0", "1", "2"]
-    assert "was killed by SIGKILL; it is started anew" in err and "ended with code 70; it is started anew" in err
+    assert "was killed by SIGKILL; restarting it" in err and "ended with code 70; restarting it" in err
     assert Memory(tmp_path).next_start(3) == 3  # a container that is started again goes on counting
     assert Memory(tmp_path).next_start(4) == 0  # another one has numbers of its own
 
@@ -82,7 +82,7 @@ return 91
 def test_ten_short_lives_are_enough(tmp_path: Path, parents) -> None:
     process = parents(tmp_path, "return 70")
     _, err = process.communicate(timeout=60)
-    assert process.returncode == 1 and err.count("started anew") == 9 and "10 times in a row" in err
+    assert process.returncode == 1 and err.count("restarting it") == 9 and "10 times in a row" in err
 
 
 def test_sigterm_is_passed_on_and_waited_for(tmp_path: Path, parents) -> None:

@@ -191,7 +191,7 @@ def test_in_another_container_nobody_is_given_up_before_all_have_reported(
     desk = Desk(tmp_path, epoch=2, fresh=False)
     assert desk.machine.expected == set(), "it does not know the names"
     monkeypatch.setattr(module, "LEARN_PATIENCE", 0.01)
-    with pytest.raises(PetctlError, match="has yet to learn which nodes are left; ask again"):
+    with pytest.raises(PetctlError, match="does not know yet which nodes are left; try again"):
         desk.resize(2, "012")
     taken_over(desk, "210")
     assert desk.resize(2, "012") == ["0"]
@@ -206,7 +206,7 @@ def test_a_call_waits_for_the_nodes_to_report(tmp_path: Path) -> None:
         taken_over(desk, "012")
         return await asking
 
-    assert asyncio.run(both()) == {"sentence": "scaling from 3 to 2 nodes; it can spare 2", "release": ["2"]}
+    assert asyncio.run(both()) == {"sentence": "scaling from 3 to 2 nodes; it can release 2", "release": ["2"]}
 
 
 def test_numbered_nodes_are_as_they_were(tmp_path: Path) -> None:

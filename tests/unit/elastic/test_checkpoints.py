@@ -118,7 +118,7 @@ def test_a_torn_one_is_passed_over(tmp_path: Path, damage: str, capfd: pytest.Ca
     else:
         victim.write_text("[]")
     assert train(tmp_path, 0).step == 1
-    assert "epoch-0-round-0-step-2 is passed over" in capfd.readouterr().err
+    assert "skipping the checkpoint epoch-0-round-0-step-2" in capfd.readouterr().err
 
 
 def test_what_a_killed_writer_left_is_swept(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_write_that_fails_costs_a_sentence(
     train(place, 3)
     place.unlink()
     said = capfd.readouterr().err
-    assert said.count("was not written") == 1 and "Training goes on" in said
+    assert said.count("was not written") == 1 and "Training continues" in said
     assert train(place, 2).step == 2
     assert [mark.step for mark in saved.marks(place)] == [2, 1]
 
@@ -343,7 +343,9 @@ def test_a_checkpoint_that_would_run_code_is_not_loaded(tmp_path: Path) -> None:
     fresh = State(step=0, settings=Settings())
     careful = checkpoint(fresh, every=1, directory=str(tmp_path))
     assert careful is not None
-    with pytest.raises(UsageError, match=r"settings.pkl is not loaded, because that could run code.*allow_pickle=True"):
+    with pytest.raises(
+        UsageError, match=r"settings.pkl is not loaded, because loading could run code.*allow_pickle=True"
+    ):
         careful.beginning(fresh)
     trusting = checkpoint(fresh, every=1, directory=str(tmp_path), allow_pickle=True)
     assert trusting is not None

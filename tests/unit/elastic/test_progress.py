@@ -81,7 +81,7 @@ input()
 def test_under_plain_python_it_says_so_once() -> None:
     done = run("from petctl import elastic\nfor step in range(3): elastic.report(step)")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "petctl.elastic: nobody listens to reports here; run it under petctl\n"
+    assert done.stderr == "petctl.elastic: reports go nowhere here; run under petctl\n"
 
 
 def test_the_graph_of_a_loss_is_not_kept(tmp_path: Path) -> None:

@@ -204,10 +204,10 @@ def test_every_problem_is_told_at_its_place(tmp_path: Path) -> None:
         "properties.nodeCount: is missing",
         "properties.stdOutErrPathPrefix: is missing",
         "properties.chainerSettings.pythonScriptFilePath: is missing",
-        "properties.horovodSettings: a second tool beside chainerSettings",
+        "properties.horovodSettings: a second tool besides chainerSettings",
         "properties.outputDirectories[0].id: expected letters, digits and '_'",
         "properties.mountVolumes.azureFileShares[0].azureFileUrl: cannot be mounted: there is none",
-        "properties.mountVolumes.azureFileShares[1].azureFileUrl: <AZURE_BATCHAI_STORAGE_ACCOUNT> is not known",
+        "properties.mountVolumes.azureFileShares[1].azureFileUrl: <AZURE_BATCHAI_STORAGE_ACCOUNT> is unknown",
         "properties.mountVolumes.azureFileShares[2].azureFileUrl: expected https://",
         "properties.secrets[1].valueSecretReference.secretUrl: is missing",
         "properties.constraints.maxWallClockTime: expected a time",
@@ -254,10 +254,10 @@ def test_all_kinds_of_mounts() -> None:
     [
         ({"relativeMountPath": "../x"}, "relativeMountPath: expected a path without '..'"),
         ({"relativeMountPath": "/abs"}, "relativeMountPath: expected a path without '..'"),
-        ({"relativeMountPath": "logs"}, "relativeMountPath: there is another mount at logs"),
+        ({"relativeMountPath": "logs"}, "relativeMountPath: another mount is at logs"),
         ({"relativeMountPath": "logs/in"}, "relativeMountPath: lies in another mount's way, logs"),
         ({"accountName": "other"}, "accountName: the address is one of the account 'acc', not of 'other'"),
-        ({"azureFileUrl": "https://A_B.file.core.windows.net/x"}, "is no storage account"),
+        ({"azureFileUrl": "https://A_B.file.core.windows.net/x"}, "is not a storage account"),
         ({"azureFileUrl": "https://[acc/logs"}, "azureFileUrl: expected https://"),
         ({"fileMode": "rw"}, "fileMode: expected permissions"),
         ({"credentials": {"acountKey": "x"}}, "credentials.acountKey: unknown field; did you mean 'accountKey'?"),
@@ -365,9 +365,9 @@ def test_names_that_are_there_twice() -> None:
         }
     )
     assert found == [
-        "properties.outputDirectories[1].id: 'M' is there already",
-        "properties.environmentVariables[1].name: 'A' is there already",
-        "properties.secrets[0].name: A is one of environmentVariables too",
+        "properties.outputDirectories[1].id: 'M' is already there",
+        "properties.environmentVariables[1].name: 'A' is already there",
+        "properties.secrets[0].name: A is also in environmentVariables",
     ]
 
 

@@ -77,7 +77,7 @@ def test_inputs_are_neither_changed_nor_kept() -> None:
 def test_a_changed_copy_is_checked_too() -> None:
     job = Job(script="a.py", nodes=2)
     assert msgspec.structs.replace(job, nodes="2:4").nodes == Size(2, 4, 4)
-    with pytest.raises(SpecError, match="nodes: the least number"):
+    with pytest.raises(SpecError, match="nodes: the minimum number"):
         msgspec.structs.replace(job, nodes=0)
 
 
@@ -97,8 +97,8 @@ def test_frozen() -> None:
     [
         ({}, "no command: give one of script, module, program or shell"),
         ({"args": ["x"]}, "no command"),
-        ({"script": "a.py", "module": "b"}, "module: a second command beside 'script'"),
-        ({"script": "a.py", "command": ["b"]}, "command: a second command beside 'script'"),
+        ({"script": "a.py", "module": "b"}, "module: a second command besides 'script'"),
+        ({"script": "a.py", "command": ["b"]}, "command: a second command besides 'script'"),
         ({"script": ""}, "script: the script is empty"),
         ({"program": []}, "program: the program is empty"),
         ({"program": "a 'b"}, "program: cannot be split into words: no closing quotation"),
@@ -127,8 +127,8 @@ def test_frozen() -> None:
         ({"log_cap": 0}, "log_cap: must be above zero"),
         ({"env": ["A=b"]}, "env: expected a mapping of names to text, got a list"),
         ({"env": {"A=": "b"}}, "env.A=: a name in the environment has letters"),
-        ({"env": {"A": "x\0y"}}, "env.A: holds a NUL"),
-        ({"env": {"A": "\ud800"}}, "env.A: holds bytes that are not UTF-8"),
+        ({"env": {"A": "x\0y"}}, "env.A: contains a NUL"),
+        ({"env": {"A": "\ud800"}}, "env.A: contains bytes that are not UTF-8"),
         ({"env": {"A": ["b"]}}, "env.A: expected text, got a list"),
         ({"labels": {" ": "b"}}, "labels. : a label's name is one line"),
         ({"env": {"A": "1"}, "secrets": {"A": "a"}}, "secrets.A: is also in env"),

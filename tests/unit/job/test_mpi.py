@@ -26,10 +26,10 @@ def test_processes_and_options_reach_the_nodes_and_the_coordinator() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"launcher": "elastic", "processes": 4}, "processes: is for launcher mpi, not elastic; say procs"),
+        ({"launcher": "elastic", "processes": 4}, "processes: is for launcher mpi, not elastic; use procs"),
         ({"launcher": "plain", "mpi_options": ["-v"]}, "mpi_options: is for launcher mpi, not plain"),
-        ({"nodes": "2:4", "processes": 3}, "processes: 4 nodes need 4 processes or more, and there are 3"),
-        ({"mpi_options": ["--host", "a,b"]}, "mpi_options: --host is petctl's to say; use nodes, procs or processes"),
+        ({"nodes": "2:4", "processes": 3}, "processes: 4 nodes need at least 4 processes, but there are 3"),
+        ({"mpi_options": ["--host", "a,b"]}, "mpi_options: --host is set by petctl; use nodes, procs or processes"),
     ],
 )
 def test_what_does_not_fit_is_named(fields: dict[str, Any], said: str) -> None:

@@ -155,7 +155,7 @@ def test_all_problems_in_order_with_their_places(write: Write) -> None:
         ["job.yaml:2:8", "nodes"],
         ["job.yaml:4:1", "module"],
         ["job.yaml:5:11", "restarts"],
-        ["job.yaml:6:1", "'nodes' is given twice; first in line 2"],
+        ["job.yaml:6:1", "'nodes' is given twice; first on line 2"],
         ["job.yaml:8:5", "env.A"],
         ["job.yaml:9:3", "env.1B"],
         ["job.yaml:10:8", "logs.cp"],
@@ -171,7 +171,7 @@ def test_the_same_problems_in_json(write: Write) -> None:
     assert problems(path) == [
         "job.json:2:2: restrts: unknown field; did you mean 'restarts'?",
         "job.json:3:11: nodes: the minimum number of nodes must be 1 or more, got 0",
-        "job.json:3:14: 'nodes' is given twice; first in line 3",
+        "job.json:3:14: 'nodes' is given twice; first on line 3",
         'job.json:4:15: env.A: expected text, got nothing; write "" for empty text',
     ]
 
@@ -190,7 +190,7 @@ def test_the_same_problems_in_json(write: Write) -> None:
         ("script: a.py\n  nodes: 2\n", "job.yaml:2:8: not YAML: mapping values are not allowed .* in quotes"),
         ("script: a.py\n\tnodes: 2\n", "job.yaml:2:1: not YAML: .* indent with spaces, not tabs"),
         ("script: [a\n", r"job.yaml:2:1: not YAML"),
-        ("script: a.py\n---\nscript: b.py\n", "job.yaml:2:1: a second document begins here"),
+        ("script: a.py\n---\nscript: b.py\n", "job.yaml:2:1: a second document starts here"),
         ("script: !!python/object:os.system a\n", "job.yaml:1:9: the tag 'tag:yaml.org,2002:python/object:os.system'"),
         ("env: !!set {a}\n", "job.yaml:1:6: the tag"),
         ("[a]: b\n", "job.yaml:1:1: expected a name"),
@@ -210,14 +210,14 @@ def test_not_a_job_file(write: Write, text: str, line: str) -> None:
     [
         ("", "job.json:1:1: not JSON: the text ends too early"),
         ("script: a.py", "job.json:1:1: not JSON: expected a value"),
-        ('{"script": "a.py",}', "job.json:1:19: not JSON: no ',' may stand before '}'"),
+        ('{"script": "a.py",}', "job.json:1:19: not JSON: no ',' is allowed before '}'"),
         ("{'script': 1}", "job.json:1:2: not JSON: expected a name in quotes"),
         ('{"script"\n "a.py"}', "job.json:2:2: not JSON: expected ':' after the name"),
         ('{"script": "a.py"\n "nodes": 1}', "job.json:2:2: not JSON: expected ',' or '}'"),
         ('{"script": "a.py"', "job.json:1:18: not JSON: expected ',' or '}'"),
         ('{"script": "a.py', "job.json:1:12: not JSON: unterminated string starting"),
         ('{"script": "a\nb"}', "job.json:1:14: not JSON: invalid control character"),
-        ('{"script": "a.py"} x', "job.json:1:20: not JSON: more text after the end"),
+        ('{"script": "a.py"} x', "job.json:1:20: not JSON: unexpected text after the end"),
         ('{"script": NaN}', "job.json:1:12: not JSON: expected a value"),
         ("[1]", "job.json: expected fields .* got a list"),
         ("null", "job.json: the file is empty"),
@@ -244,7 +244,7 @@ def test_a_bomb_of_aliases_is_refused(write: Write) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     (found,) = problems(write("\n".join(lines)))
-    assert re.match(rf"job.yaml:\d+:\d+: the file holds more than {MOST_VALUES} values", found)
+    assert re.match(rf"job.yaml:\d+:\d+: the file has more than {MOST_VALUES} values", found)
 
 
 def test_a_tower_of_aliases_is_refused(write: Write) -> None:

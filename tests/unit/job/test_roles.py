@@ -54,7 +54,7 @@ def test_a_parameter_server_may_end_by_itself_if_that_is_said() -> None:
         ([{"name": "ps", "count": "all"}], "[0].count: expected a number"),
         ([{"name": "ps", "cuont": 2}], "unknown field; did you mean 'count'?"),
         ([{"name": "ps", "serves": "maybe"}], "[0].serves: expected true or false"),
-        ([{"name": "ps", "script": "a.py", "shell": "b"}], "[0].shell: a second command beside 'script'"),
+        ([{"name": "ps", "script": "a.py", "shell": "b"}], "[0].shell: a second command besides 'script'"),
         ([{"name": "ps", "shell": "b", "args": ["c"]}], "[0].args: a shell line takes no arguments"),
         ([{"name": "ps"}, {"name": "ps"}], "[1].name: there is a second role 'ps'"),
     ],
@@ -70,8 +70,8 @@ def test_what_is_wrong_is_said_where_it_is(given: object, sentence: str) -> None
     [
         ({"launcher": "elastic"}, "roles: are for launcher plain, not elastic"),
         ({"procs": 2}, "procs: the roles' counts say how many processes there are"),
-        ({"roles": [{"name": "ps", "count": 1}]}, "roles: every role serves the others"),
-        ({"nodes": "2:4"}, "nodes: the largest role has 3 tasks, so of 4 nodes some have none"),
+        ({"roles": [{"name": "ps", "count": 1}]}, "roles: every role is a server (serves: true)"),
+        ({"nodes": "2:4"}, "nodes: the largest role has 3 tasks, too few for 4 nodes; ask for at most 3"),
     ],
 )
 def test_roles_have_to_fit_the_job(fields: dict[str, Any], sentence: str) -> None:

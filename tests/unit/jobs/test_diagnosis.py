@@ -83,7 +83,7 @@ def test_an_unknown_failure_is_said_to_be_one_whatever_the_logs_show() -> None:
     found = diagnosed([*LINES, LogLine(2, 5, "err", b"ValueError: bad step\n")], error=unknown)
     assert found.root is None and {finding.cause for finding in found.findings} == {"no-space", "network"}
     told = diagnosis_lines(found)
-    assert told[1] == "no known cause was found; the last lines:"
+    assert told[1] == "found no known cause; the last lines:"
     assert told[4] == "    ValueError: bad step"
 
 
@@ -112,11 +112,13 @@ def test_a_job_that_succeeded_has_no_root_cause() -> None:
     assert found.root is None and len(found.findings) == 2
     assert "no known cause" not in "\n".join(diagnosis_lines(found))
     quiet = diagnosed([], state="succeeded", error=None)
-    assert diagnosis_lines(quiet)[-1] == "no sign of a failure was found"
-    assert diagnosis_lines(diagnosed([], state="running", error=None))[1:] == ["no sign of a failure was found"]
-    waits = diagnosed([], state="starting", error=None, sentence="waiting: the image none:1 cannot be had (not found)")
+    assert diagnosis_lines(quiet)[-1] == "found no sign of a failure"
+    assert diagnosis_lines(diagnosed([], state="running", error=None))[1:] == ["found no sign of a failure"]
+    waits = diagnosed(
+        [], state="starting", error=None, sentence="waiting: the image none:1 is not available (not found)"
+    )
     assert waits.root is not None and waits.root.cause == "image"
-    assert "no sign of a failure was found" not in diagnosis_lines(waits)
+    assert "found no sign of a failure" not in diagnosis_lines(waits)
     again = diagnosed([], state="running", error=None, last_failure=ERROR)
     assert again.failed and again.root is not None and again.root.cause == "no-space"
 
@@ -131,7 +133,7 @@ def test_logs_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     found = diagnose(cast(JobHandle, Away([], directory=str(tmp_path))))
     assert found.root is not None and found.root.cause == "no-space"
     assert found.findings[1].cause == "requirements" and found.findings[1].where == "prepare-0.out"
-    assert diagnosis_lines(found)[-1] == "not all could be read: the cluster is away"
+    assert diagnosis_lines(found)[-1] == "some logs could not be read: the cluster is away"
 
 
 @pytest.mark.parametrize("size", [10, 3 << 20])
@@ -146,4 +148,4 @@ def test_what_is_kept_of_a_log_does_not_grow_with_it(size: int) -> None:
 def test_a_log_without_anything_known() -> None:
     found = diagnose_log("train.log", io.BytesIO(b"one\ntwo"))
     assert (found.root, found.findings, found.last_lines) == (None, [], ["one", "two"])
-    assert diagnosis_lines(diagnose_log("empty", io.BytesIO(b""))) == ["no known cause was found, and no line of a log"]
+    assert diagnosis_lines(diagnose_log("empty", io.BytesIO(b""))) == ["found no known cause, and no line of a log"]

@@ -96,8 +96,8 @@ def test_nobody_is_advised_to_close_a_directory_that_all_use(home: Path) -> None
     [
         ("file", "is not a directory"),
         ("file/home", "is not a directory"),
-        ("loop", "leads nowhere"),
-        ("dangling", "leads nowhere"),
+        ("loop", "is a broken link"),
+        ("dangling", "is a broken link"),
         ("a" * 300, "File name too long"),
         ("/proc/home", "No such file or directory"),
         ("~no-such-user-at-all", "there is no such user"),

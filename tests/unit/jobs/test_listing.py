@@ -27,7 +27,7 @@ def test_configured_clusters_and_those_submitted_to_are_asked_once_each(home: Pa
 
 def test_an_unanswered_cluster_is_a_warning_or_the_callers_business(home: Path) -> None:
     (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}}")
-    with pytest.warns(RuntimeWarning, match="the jobs of cluster west are not listed: ") as told:
+    with pytest.warns(RuntimeWarning, match="cannot list the jobs of cluster west: ") as told:
         assert list_jobs() == []
     assert told[0].filename == __file__
     heard: dict[str, PetctlError] = {}

@@ -98,7 +98,7 @@ def test_a_directory_of_a_volume_that_was_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_went_with_the_nodes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match=rf"train-3f9k went with its nodes.*-e {VARIABLE}=DIRECTORY"):
+    with pytest.raises(UsageError, match=rf"train-3f9k were deleted with its nodes.*-e {VARIABLE}=DIRECTORY"):
         resumed(monkeypatch, "/nowhere/checkpoints", {})
 
 

@@ -318,7 +318,7 @@ def test_it_survives_whatever_the_listener_or_the_server_does(scenes: Make, capl
     scene.hears(("a", "5"), ("b", "11"))
     scene.cache.stop()  # by now it has complained, too
     assert scene.has() == {"a": "5", "b": "11"}
-    assert sum("cannot act on a change of team/" in record.getMessage() for record in caplog.records) == 2
+    assert sum("cannot handle a change of team/" in record.getMessage() for record in caplog.records) == 2
 
 
 def test_nothing_is_told_after_the_end(scenes: Make) -> None:

@@ -80,7 +80,7 @@ def test_it_is_installed_twice_and_goes_as_a_whole() -> None:
     shelf, told = Shelf(RUNNING), list[str]()
     for _ in range(2):
         sentence = install(shelf.api, InstallOptions(), b"1", told.append)
-        assert sentence == "the operator leads: petctl-operator-a in petctl-system"
+        assert sentence == "the operator is the leader: petctl-operator-a in petctl-system"
     assert len(shelf.objects) == len(objects(InstallOptions(), b"1"))
     removed = uninstall(shelf.api, InstallOptions(), False, told.append)
     assert removed[0] == f"Deployment {NAME}" and removed[-1] == "Namespace petctl-system"
@@ -123,19 +123,19 @@ ALL, HERE, THERE = (
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (ALL, InstallOptions(namespace="other"), "in petctl-system, and it looks after the jobs of the whole cluster"),
-        (ALL, HERE, "it is removed with petctl operator uninstall --namespace petctl-system$"),
-        (HERE, ALL, "it is removed with petctl operator uninstall --namespace here --only-namespace here$"),
+        (ALL, InstallOptions(namespace="other"), "in petctl-system already manages the jobs of the whole cluster"),
+        (ALL, HERE, "remove it with: petctl operator uninstall --namespace petctl-system$"),
+        (HERE, ALL, "remove it with: petctl operator uninstall --namespace here --only-namespace here$"),
         (
             ALL,
             InstallOptions(only_namespace="there"),
-            "in petctl-system, and it looks after the jobs of the whole cluster",
+            "in petctl-system already manages the jobs of the whole cluster",
         ),
-        (THERE, InstallOptions(namespace="tools"), "in tools, and it looks after the jobs of the namespace there"),
+        (THERE, InstallOptions(namespace="tools"), "in tools already manages the jobs of the namespace there"),
         (
             THERE,
             InstallOptions(namespace="there", only_namespace="there"),
-            "in tools, and it looks after the jobs of the",
+            "in tools already manages the jobs of the",
         ),
         (HERE, THERE, ""),
         (ALL, ALL, ""),
@@ -158,7 +158,7 @@ def test_what_is_another_operators_is_not_removed() -> None:
     install(shelf.api, ALL, b"1", print, timeout=0)
     before = dict(shelf.objects)
     for wishes in (InstallOptions(namespace="other"), InstallOptions(only_namespace="there")):
-        with pytest.raises(UsageError, match="there is an operator in petctl-system"):
+        with pytest.raises(UsageError, match="an operator in petctl-system"):
             uninstall(shelf.api, wishes, True, print)
     assert uninstall(shelf.api, HERE, True, print) == []
     assert shelf.objects == before
@@ -180,7 +180,7 @@ def test_what_helm_has_installed_is_left_to_helm() -> None:
 def test_who_lacks_a_right_is_told_who_has_it() -> None:
     shelf = Shelf()
     shelf.forbidden = "clusterroles"
-    with pytest.raises(Forbidden, match="cannot patch clusterroles; have an administrator install the operator"):
+    with pytest.raises(Forbidden, match="cannot patch clusterroles; ask an administrator to install the operator"):
         install(shelf.api, InstallOptions(), b"1", print)
 
 
@@ -192,7 +192,10 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
     ("status", "reason"),
     [
         ({"phase": "Pending"}, "petctl-operator-a is starting"),
-        ({"phase": "Pending", "containerStatuses": [waiting("ErrImagePull", "no such")]}, "the image python cannot be"),
+        (
+            {"phase": "Pending", "containerStatuses": [waiting("ErrImagePull", "no such")]},
+            "the image python is not available",
+        ),
         (
             {
                 "phase": "Pending",
@@ -211,7 +214,7 @@ def test_why_it_does_not_lead_is_said(status: dict[str, Any], reason: str) -> No
     shelf.printed = b"a line\nthis needs Python 3.11\n"
     with pytest.raises(KubernetesError) as caught:
         install(shelf.api, InstallOptions(), b"1", told.append, timeout=0.001)
-    assert f"does not lead after 0.001 s: {reason}" in str(caught.value)
+    assert f"no operator became leader within 0.001 s: {reason}" in str(caught.value)
     assert told[-1].startswith(f"waiting: {reason}")
 
 
@@ -221,7 +224,7 @@ def test_an_older_version_that_leads_is_not_enough() -> None:
             made = super()._made(pod)
             return {**made, "metadata": {**made["metadata"], "annotations": {}}}
 
-    with pytest.raises(KubernetesError, match="its pods are being made"):
+    with pytest.raises(KubernetesError, match="its pods are being created"):
         install(Old(RUNNING).api, InstallOptions(), b"2", print, timeout=0.001)
 
 
@@ -234,4 +237,4 @@ def test_pods_that_are_refused_are_said() -> None:
 
 
 def test_whoever_does_not_wait_is_not_told_that_it_leads() -> None:
-    assert "nobody waited" in install(Shelf().api, InstallOptions(), b"1", print, timeout=0)
+    assert "did not wait for a leader" in install(Shelf().api, InstallOptions(), b"1", print, timeout=0)

@@ -339,12 +339,12 @@ def test_who_cannot_renew_stops_in_time_and_leads_again_later(
     server.failure = None
     assert only.leads.wait(WITHIN)
     said = [record.getMessage() for record in caplog.records]
-    assert sum("cannot ask for the lease" in line for line in said) == (how == "refusing")
-    assert sum("can ask for the lease team/one again" in line for line in said) == (how == "refusing")
-    assert [line for line in said if "leads" in line] == [
-        "a leads: it holds the lease team/one",
-        "a leads no longer: it lost the lease team/one",
-        "a leads: it holds the lease team/one",
+    assert sum("cannot reach the lease" in line for line in said) == (how == "refusing")
+    assert sum("can reach the lease team/one again" in line for line in said) == (how == "refusing")
+    assert [line for line in said if "the leader" in line] == [
+        "a is the leader: it holds the lease team/one",
+        "a is no longer the leader: it lost the lease team/one",
+        "a is the leader: it holds the lease team/one",
     ]
 
 
@@ -425,7 +425,7 @@ def test_whatever_goes_wrong_is_said_once_and_tried_again(
     assert only.leads.wait(WITHIN)
     said = [record.getMessage() for record in caplog.records]
     assert sum(words in line for line in said) == 1
-    assert "can ask for the lease team/one again" in said
+    assert "can reach the lease team/one again" in said
 
 
 @pytest.mark.parametrize("times", [(10, 10, 2), (15, 2, 2), (15, 10, 0)])

@@ -84,7 +84,7 @@ def test_a_template_with_a_word_that_pods_do_not_have_fails_and_says_which(looks
     looks._look(KEY)
     status = server.objects[f"{JOBS}/hello"]["status"]
     assert (status["phase"], status["exitCode"]) == ("Failed", 2)
-    assert "spec.template has what pods do not have: spec.nodeSelectr; delete the job" in status["message"]
+    assert "spec.template has fields that pods do not have: spec.nodeSelectr; delete the job" in status["message"]
     assert not [path for path in server.objects if "/pods/" in path]
 
 
@@ -136,10 +136,10 @@ def test_a_piece_for_the_coordinator_that_went_wrong_later_is_told(looks: Looks,
     del server.objects[f"{CORE}/pods/hello-coordinator-0"]
     again = Looks(server.api, "", Health())
     changed(again, server)
-    with pytest.raises(PetctlError, match="command is petctl's own"):
+    with pytest.raises(PetctlError, match="command is reserved by petctl"):
         again._look(KEY)
     status: Any = server.objects[f"{JOBS}/hello"]["status"]
-    assert "spec.coordinator.spec.containers: command is petctl's own" in status["message"]
+    assert "spec.coordinator.spec.containers: command is reserved by petctl" in status["message"]
 
 
 def test_what_a_coordinator_refuses_is_one_line_and_tried_again(

@@ -119,7 +119,7 @@ def test_a_verdict_says_that_a_restart_would_change_nothing() -> None:
     budget.confirm_failure(LASTING)
     outcome = budget.outcome([1])
     assert outcome is not None and (outcome.state, outcome.code, outcome.failure) == (m.ENDED_FAILED, 127, LASTING)
-    assert outcome.sentence == "node 1 could not start its workers: no mpirun (a restart would change nothing)"
+    assert outcome.sentence == "node 1 could not start its workers: no mpirun (a restart would not help)"
 
 
 @pytest.mark.parametrize("cause", ["missing-module", "syntax", "arguments", "relative-import", "no-stdin"])
@@ -129,7 +129,7 @@ def test_a_program_that_cannot_get_better_ends_the_job_at_once(cause: str) -> No
     assert not budget.charge(failure, MEMBERS, 10.0) and not budget.hopeless(failure)
     budget.confirm_failure(failure)
     outcome = budget.outcome([1])
-    assert outcome is not None and outcome.sentence.endswith("what it said (a restart would change nothing)")
+    assert outcome is not None and outcome.sentence.endswith("what it said (a restart would not help)")
     assert Budget(3, SILENCE, (), (cause,)).charge(failure, MEMBERS, 10.0)
     assert Budget(3, SILENCE).charge(dataclasses.replace(failure, signal="SIGKILL"), MEMBERS, 10.0)
 
@@ -140,7 +140,7 @@ def test_a_verdict_says_that_its_code_is_not_retried() -> None:
     outcome = budget.outcome([1])
     assert outcome is not None
     assert (outcome.state, outcome.code) == (m.ENDED_FAILED, 9)
-    assert outcome.sentence == "rank 0 on node 0 exited with code 9: no (exit code 9 is not one to retry on)"
+    assert outcome.sentence == "rank 0 on node 0 exited with code 9: no (exit code 9 is not in retry_on)"
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_verdict_names_the_cause_that_is_not_retried() -> None:
     budget.confirm_failure(Failure("0", 0, 0, 1, message="no", cause="no-space"))
     outcome = budget.outcome([1])
     assert outcome is not None
-    assert outcome.sentence.endswith("code 1: no (exit code 1 by no-space is not one to retry on)")
+    assert outcome.sentence.endswith("code 1: no (exit code 1 by no-space is not in retry_on)")
 
 
 def test_the_last_failure_of_a_retried_kind_says_nothing_of_codes() -> None:

@@ -29,7 +29,7 @@ JSON = st.recursive(
     ],
 )
 def test_what_does_not_fit_is_named(words, told):
-    with pytest.raises(UsageError, match=f"the call 'scale' does not fit the coordinator's: .*{told}"):
+    with pytest.raises(UsageError, match=f"the call 'scale' does not match the coordinator's: .*{told}"):
         CALL.checked("scale", words)
 
 

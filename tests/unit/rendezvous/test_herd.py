@@ -116,7 +116,7 @@ def test_a_node_beats_as_often_as_the_wanted_size_says() -> None:
     member.step(order(10_000), 6.0)
     assert member.step(node.Tick(), 11.0) and member.connected, "three beats are waited for, not five seconds"
     effects = member.step(node.Tick(), 21.0)
-    assert only(effects, node.Reconnect).why == "the coordinator was silent for 15 s"
+    assert only(effects, node.Reconnect).why == "no heartbeat from the coordinator for 15 s"
 
 
 def test_a_job_that_gets_small_is_heard_often_at_once() -> None:
@@ -144,7 +144,7 @@ def test_the_coordinator_gives_nodes_of_a_large_job_longer() -> None:
     beat(story, "0")
     effects = story.machine.settle(15.0)
     assert [e.sentence for e in effects if isinstance(e, Event) and e.kind == "lost"] == [
-        "node 1 is gone: no word for 5 s"
+        "node 1 is gone: no heartbeat for 5 s"
     ]
     assert story.machine.deadline() == 19.95
 

@@ -143,7 +143,7 @@ def test_a_code_that_is_not_retried_waits_for_the_members_too() -> None:
     story.at_work("0", m.FAILED, failure=failure, probe=1)
     story.at_work("1", m.RUNNING, probe=1)
     assert story.machine.ending is not None and story.machine.ending.code == 9
-    assert story.machine.ending.sentence.endswith("(exit code 9 is not one to retry on)")
+    assert story.machine.ending.sentence.endswith("(exit code 9 is not in retry_on)")
 
 
 def test_a_code_that_is_not_retried_is_forgiven_when_a_member_was_lost() -> None:
@@ -643,7 +643,7 @@ def test_an_agent_whose_node_has_a_newer_one_is_told_to_go() -> None:
     stale = Report("1", "i-1", 9, 1, "host-1", story.machine.header())
     story.machine.step(Reported(stale), 1.1)
     [told] = [e for e in story.machine.settle(1.1) if isinstance(e, Tell) and e.incarnation == "i-1"]
-    assert (told.order.kind, told.order.sentence) == (m.RELEASE, "a newer agent of node 1 has joined")
+    assert (told.order.kind, told.order.sentence) == (m.RELEASE, "a newer agent of node 1 joined")
     assert story.machine.nodes["1"].report.incarnation == "i-2"
 
 

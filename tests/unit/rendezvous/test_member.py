@@ -323,7 +323,7 @@ def test_a_node_whose_workers_cannot_be_ended_gives_itself_up() -> None:
     assert due is not None and due <= last
     leaves = only(member.step(node.Tick(), last), node.Exit)
     assert leaves.stuck and leaves.outcome is None
-    assert leaves.why == "its workers did not end within 25 s, though they were killed"
+    assert leaves.why == "its workers were killed but did not end within 25 s"
 
 
 def test_a_node_whose_workers_cannot_be_ended_does_not_wait_at_the_end_of_the_job() -> None:

@@ -111,7 +111,7 @@ def test_a_slow_rank_is_named_once_and_taken_back_once() -> None:
     assert said == ["rank 3 on node n3 is slow: 50% of the median pace"]
     assert watch.stragglers == [3]
     assert beat(watch, 30.0, slow=8.5) == [], "at the edge it stays what it was"
-    assert beat(watch, 31.0, slow=10.0) == ["no rank is slower than the others any more"]
+    assert beat(watch, 31.0, slow=10.0) == ["no rank is slow any more"]
     assert watch.stragglers == []
 
 

@@ -67,7 +67,7 @@ def test_an_azure_key_is_only_for_its_account() -> None:
     found = find_access(AZURE, Surroundings({"AZURE_STORAGE_CONNECTION_STRING": text}))
     assert (found.key, found.endpoint) == (f"{key}==", "http://b")
     assert find_access(AZURE, Surroundings(secret=lambda name: {"azure-acc-key": key}.get(name, ""))).key == key
-    with pytest.raises(Refused, match="not base64"):
+    with pytest.raises(Refused, match="not valid base64"):
         find_access(AZURE, Surroundings({"AZURE_STORAGE_ACCOUNT_KEY": "no key"}))
 
 

@@ -18,7 +18,7 @@ GRANTS = Grants(
         "ro": Grant("s3", S3.base, "in/", False, "us-east-1", "id", "secret"),
         "dir": Grant("file", "/d"),
     },
-    {"later": "s3://other: no key was found"},
+    {"later": "s3://other: found no key"},
 )
 
 
@@ -84,7 +84,7 @@ def test_hostile_calls() -> None:
 
 
 def test_a_key_that_is_missing_has_its_sentence() -> None:
-    with pytest.raises(Refused, match="no key was found"):
+    with pytest.raises(Refused, match="found no key"):
         GRANTS.sign("later", [])
 
 
@@ -92,7 +92,7 @@ def test_directories_are_named_and_their_paths_checked() -> None:
     assert GRANTS.sign("dir", [])["directory"] == "/d"
     with pytest.raises(Refused):
         GRANTS.sign("dir", [{"method": "GET", "path": "../etc/passwd"}])
-    with pytest.raises(Refused, match="only to be read"):
+    with pytest.raises(Refused, match="read-only"):
         GRANTS.sign("dir", [{"method": "PUT", "path": "a"}])
 
 

@@ -107,7 +107,7 @@ HOSTILE: dict[str, bytes | Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("listing", [page_entries, page_children])
 @pytest.mark.parametrize("what", HOSTILE)
 def test_an_answer_that_makes_no_sense_is_the_stores_error(what: str, listing: Callable[..., Iterator[object]]) -> None:
-    with answering(HOSTILE[what]) as endpoint, pytest.raises(StoreError, match="no store that petctl knows"):
+    with answering(HOSTILE[what]) as endpoint, pytest.raises(StoreError, match="not a store that petctl knows"):
         list(listing(store(endpoint), "s3", ""))
 
 
@@ -127,7 +127,7 @@ HOSTILE_AZURE: dict[str, bytes | Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("listing", [page_entries, page_children])
 @pytest.mark.parametrize("what", HOSTILE_AZURE)
 def test_the_same_holds_for_azure(what: str, listing: Callable[..., Iterator[object]]) -> None:
-    with answering(HOSTILE_AZURE[what]) as endpoint, pytest.raises(StoreError, match="no store that petctl knows"):
+    with answering(HOSTILE_AZURE[what]) as endpoint, pytest.raises(StoreError, match="not a store that petctl knows"):
         list(listing(store(endpoint, "az"), "az", ""))
 
 
@@ -151,7 +151,7 @@ def test_facts_of_an_object_that_make_no_sense_are_the_stores_error(kind: str, l
     with answering(HEAD.format(length, modified).encode()) as endpoint:
         rest = store(endpoint, kind)
         bucket = SignedBucket(rest._location, rest._access, Records(None, "root"))
-        with pytest.raises(StoreError, match="no store that petctl knows"):
+        with pytest.raises(StoreError, match="not a store that petctl knows"):
             bucket.find("object")
 
 
@@ -231,7 +231,7 @@ def test_a_list_of_parts_that_makes_no_sense_is_the_stores_error(tmp_path: Path,
 
     records = Records(tmp_path, "root")
     records.write("object", UPLOAD)
-    with answering(reply) as endpoint, pytest.raises(StoreError, match="no store that petctl knows"):
+    with answering(reply) as endpoint, pytest.raises(StoreError, match="not a store that petctl knows"):
         S3Parts(store(endpoint), records).begin("object", 20_000_000, "s")
 
 
@@ -259,7 +259,7 @@ def test_nodes_end_a_listing_that_goes_round() -> None:
         return {"entries": [["a", 1, 0.0, ""]], "after": "b" if words["after"] == "a" else "a"}
 
     about = {"kind": "s3", "root": "s3://bucket", "prefix": ""}
-    with pytest.raises(BadAnswer, match="has no end"):
+    with pytest.raises(BadAnswer, match="does not end"):
         list(Objects(ask, "grant", about, Exchange(), threading.Event()).entries())
 
 

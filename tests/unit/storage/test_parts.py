@@ -86,7 +86,7 @@ def test_a_whole_that_the_store_joined_otherwise_is_an_error(tmp_path: Path) -> 
     store.joined = crc32_text(whole_crc32(sums, map(len, PARTS)))
     parts.finish(upload, sums)
     store.joined = crc32_text(5)
-    with pytest.raises(Damaged, match="joined other parts"):
+    with pytest.raises(Damaged, match="combined other parts"):
         parts.finish(upload, sums)
 
 

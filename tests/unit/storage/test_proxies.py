@@ -68,7 +68,7 @@ def test_networks_are_excepted() -> None:
 
 
 def test_a_proxy_of_another_kind_is_refused_in_words() -> None:
-    with pytest.raises(UsageError, match="the variable HTTPS_PROXY: petctl goes through http:// proxies only"):
+    with pytest.raises(UsageError, match="the variable HTTPS_PROXY: petctl supports only http:// proxies"):
         proxy_of("https://store.example.org", {"HTTPS_PROXY": "socks5://proxy:1080"})
 
 

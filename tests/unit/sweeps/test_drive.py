@@ -193,7 +193,7 @@ def test_the_job_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     assert driver.run()
     assert states(driver) == ["refused", "succeeded"]
     assert driver.own("tune-001") is None
-    with pytest.raises(UsageError, match="there is a job new-001 already"):
+    with pytest.raises(UsageError, match="job new-001 already exists"):
         cluster.submit(cluster.plan(other, "new-001"))
         made(2, "new")
 
@@ -437,7 +437,7 @@ def test_a_driver_without_a_terminal_imports_nothing_of_the_users(
     assert started[0][1:4] == ["-P", "-m", "petctl.sweeps"]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").rmdir()
-    with pytest.raises(UsageError, match="cannot be driven from elsewhere"):
+    with pytest.raises(UsageError, match="cannot continue from elsewhere"):
         drive.drive_detached(folder)
 
 
@@ -480,7 +480,7 @@ def test_a_sweep_that_has_what_it_wanted_is_not_tried_again(cluster: Cluster) ->
     folder = made(1)
     assert Driver(folder).run()
     folder.note("reached", why="point 1 has reached acc>1")
-    with pytest.raises(UsageError, match=r"has what it wanted: point 1 .*--until"):
+    with pytest.raises(UsageError, match=r"has reached its goal: point 1 .*--until"):
         told("retry", "tune")
 
 
@@ -489,9 +489,9 @@ def test_a_sweep_that_somebody_drives_does_not_go_on_here(cluster: Cluster, caps
     told(*words)
     with find("two").driving(), pytest.raises(PetctlError, match="another petctl"):
         told(*words)
-    assert "goes on where it was" not in capsys.readouterr().err
+    assert "continuing sweep" not in capsys.readouterr().err
     told(*words)
-    assert "goes on where it was" in capsys.readouterr().err
+    assert "continuing sweep" in capsys.readouterr().err
     assert cluster.ran == ["two-001", "two-002"]
 
 

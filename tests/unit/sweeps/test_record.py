@@ -113,7 +113,7 @@ def test_finding() -> None:
         find("other")
     gone = find("tune-a")
     gone.remove()
-    with pytest.raises(NotFound, match="has just been removed"), gone.driving():
+    with pytest.raises(NotFound, match="was just removed"), gone.driving():
         pass
     assert [folder.name for folder in every()] == ["tune-b"]
 

@@ -82,7 +82,7 @@ def test_a_metric_that_no_point_has_told() -> None:
     assert untold(one, summary_of(one)) == []
     told(one, 1, "succeeded")
     (line,) = untold(one, summary_of(one))
-    assert line.startswith("no point has told its loss: they reported no metric; see ")
+    assert line.startswith("no point reported loss: they reported no metric; see ")
     assert line.endswith("petctl logs tune-001")
     one.folder.note("ended", id="tune-001", state="succeeded", metrics={"val_loss": 1.0, "step": 3.0})
     one.read()
@@ -158,7 +158,7 @@ def test_of_one_parameter_there_are_no_parallel_coordinates() -> None:
 
 
 def test_nothing_to_draw_is_told() -> None:
-    with pytest.raises(UsageError, match="has told its loss"):
+    with pytest.raises(UsageError, match="reported its loss"):
         draw(driver({"lr": "1"}))
 
 

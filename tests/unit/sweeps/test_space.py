@@ -74,7 +74,7 @@ def test_a_grid_has_every_combination_the_last_parameter_changing_fastest() -> N
 def test_a_range_that_is_too_long_is_told_as_such() -> None:
     with pytest.raises(UsageError, match="more than 10000 values"):
         parse_parameter("n=1:1000000")
-    with pytest.raises(UsageError, match="--random 0: one point"):
+    with pytest.raises(UsageError, match="--random 0: must be 1"):
         draw([parse_parameter("a=1,2")], 0, seed=0)
 
 
@@ -140,8 +140,8 @@ def test_points_of_a_file_keep_their_text(tmp_path: Path, name: str, text: str) 
         ("p.csv", "lr,bs\n1\n", "line 2 has 1 values for 2 names"),
         ("p.csv", "lr\n", "no point"),
         ("p.csv", "lr,lr\n1,2\n", "two columns"),
-        pytest.param("p.csv", "lr\n" + 200_000 * "1", "line 2 cannot be understood", id="a long field"),
-        pytest.param("p.json", 100_000 * "[", "cannot be understood", id="deep"),
+        pytest.param("p.csv", "lr\n" + 200_000 * "1", "line 2 cannot be parsed", id="a long field"),
+        pytest.param("p.json", 100_000 * "[", "cannot be parsed", id="deep"),
         ("p.csv", "a;b\n1;2\n", r"p\.csv: 'a;b' cannot be a parameter"),
         ("p.json", '[{"a": 1}, {"b": 1}]', "point 2 differs"),
         ("p.json", '[{"a": 1, "a": 2}]', "a is given twice"),
@@ -149,10 +149,10 @@ def test_points_of_a_file_keep_their_text(tmp_path: Path, name: str, text: str) 
         ("p.yaml", "- {a: 1, a: 2}", "a is given twice"),
         ("p.json", '{"a": 1}', "a list of points"),
         ("p.json", "[1]", "must be a mapping"),
-        ("p.json", '[{"a": [1]}]', "a must be a text"),
-        ("p.json", "[", "cannot be understood"),
-        ("p.yaml", "- {a: ", "cannot be understood"),
-        ("p.txt", "", "ends in"),
+        ("p.json", '[{"a": [1]}]', "a must be text"),
+        ("p.json", "[", "cannot be parsed"),
+        ("p.yaml", "- {a: ", "cannot be parsed"),
+        ("p.txt", "", "must end in"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, name: str, text: str, told: str) -> None:

@@ -147,5 +147,5 @@ def test_words_that_are_no_verb_begin_a_run(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(NotFound, match="there is no sweep 'tune'"):
         command.main(["status", "tune"], standalone_mode=False)
     for words in (["train.py"], ["-q", "train.py"], ["run", "train.py"], ["-q", "status"]):
-        with pytest.raises(UsageError, match="over what"):
+        with pytest.raises(UsageError, match="no parameters"):
             command.main(words, standalone_mode=False)

@@ -103,7 +103,7 @@ def unpack(
                     raise GivenUp
                 left_files, left_bytes = left_files - 1, left_bytes - entry.size
                 if left_files < 0 or left_bytes < 0 or entry.size < 0 or entry.issparse():
-                    raise BadCode(f"the code's archive holds more than snapshot {code_id[:12]} has; it is another one")
+                    raise BadCode(f"the code archive has more than snapshot {code_id[:12]}; it is a different one")
                 stream.allow(entry.size)
                 if entry.issym():
                     line = tree.link(entry.name, entry.linkname)
@@ -112,12 +112,12 @@ def unpack(
                     assert content is not None
                     line = tree.file(entry.name, content, bool(entry.mode & 0o100), entry.size)
                 else:
-                    raise BadCode(f"the code's archive holds {entry.name[:200]!r}, which is neither a file nor a link")
+                    raise BadCode(f"the code archive has {entry.name[:200]!r}, which is neither a file nor a link")
                 manifest.update(line)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, UnicodeError, RecursionError) as error:
-        raise BadCode(f"the code's archive is damaged: {error}") from None
+        raise BadCode(f"the code archive is damaged: {error}") from None
     if manifest.hexdigest() != code_id:
-        raise BadCode(f"the code's archive is not {code_id[:12]}: its content is {manifest.hexdigest()[:12]}")
+        raise BadCode(f"the code archive has the checksum {manifest.hexdigest()[:12]}, not {code_id[:12]}")
 
 
 def stays_inside(name: str, leads_to: str) -> bool:
@@ -146,7 +146,7 @@ class _Metered:
         data = self._stream.read(size)
         self._left -= len(data)
         if self._left < 0:
-            raise BadCode("the code's archive has a header that is too long")
+            raise BadCode("the code archive has a header that is too long")
         return data
 
 
@@ -172,7 +172,7 @@ class _Tree:
 
     def link(self, name: str, leads_to: str) -> bytes:
         if not stays_inside(name, leads_to):
-            raise BadCode(f"the code's archive holds the link {name[:200]!r}, which leads out of it")
+            raise BadCode(f"the code archive has the link {name[:200]!r}, which points outside it")
         os.symlink(leads_to, self._place(name))
         self._links.add(name)
         return f"link 0 {hashlib.sha256(leads_to.encode()).hexdigest()} {name}\n".encode()
@@ -182,21 +182,21 @@ class _Tree:
         order = name.encode()
         parts = name.split("/")
         if any(part in ("", ".", "..") for part in parts) or "\n" in name or "\0" in name:
-            raise BadCode(f"the code's archive holds the name {name[:200]!r}, which leads out of it or means nothing")
+            raise BadCode(f"the code archive has the name {name[:200]!r}, which is empty or points outside it")
         if len(parts) > DEEPEST:
-            raise BadCode(f"the code's archive holds {name[:200]!r}, which lies in more than {DEEPEST} folders")
+            raise BadCode(f"the code archive has {name[:200]!r}, which is nested more than {DEEPEST} folders deep")
         if order <= self._last:
-            raise BadCode(f"the code's archive holds {name[:200]!r} twice, or not in its place")
+            raise BadCode(f"the code archive has {name[:200]!r} twice, or out of order")
         self._last = order
         parent = "/".join(parts[:-1])
         if parent not in self._made:
             for depth in range(1, len(parts)):
                 above = "/".join(parts[:depth])
                 if above in self._links:
-                    raise BadCode(f"the code's archive holds {name[:200]!r}, which is behind a link")
+                    raise BadCode(f"the code archive has {name[:200]!r}, which is behind a link")
                 if above not in self._made:
                     if len(self._made) > self._most_folders:
-                        raise BadCode("the code's archive holds more folders than its snapshot can have")
+                        raise BadCode("the code archive has more folders than its snapshot can have")
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(os.path.join(self._root, above), 0o755)
                     self._made.add(above)

@@ -81,7 +81,7 @@ class CodeSource:
         """Where the code is unpacked, by now."""
         code, given_up, bounds = self._code, self._given_up.is_set, self._bounds
         if not re.fullmatch("[0-9a-f]{64}", code.id):  # it becomes a path
-            raise BadCode(f"{code.id[:80]!r} is not the id of a snapshot")
+            raise BadCode(f"{code.id[:80]!r} is not a snapshot id")
         if code.archive and os.access(code.archive, os.R_OK):
             provide(code.directory, code.id, self._from_file, {**code.links, **self._folders}, given_up, bounds)
             return code.directory
@@ -93,14 +93,14 @@ class CodeSource:
                 return directory
             except PetctlError as error:
                 why = str(error)
-                self._tell(lambda: self._remark(f"the code comes from the coordinator, not from the store: {why}"))
+                self._tell(lambda: self._remark(f"fetching the code from the coordinator instead of the store: {why}"))
         provide(directory, code.id, self._from_coordinator, self._folders, given_up, bounds)
         return directory
 
     def _check_size(self, size: int) -> None:
         """An archive that is larger than the snapshot can make it is not fetched."""
         if self._bounds is not None and size > self._bounds.archive:
-            raise BadCode(f"the code's archive has {size} bytes, more than snapshot {self._code.id[:12]} can have")
+            raise BadCode(f"the code archive has {size} bytes, more than snapshot {self._code.id[:12]} can have")
 
     def _tell(self, call: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # the node has ended meanwhile
@@ -151,11 +151,11 @@ class CodeSource:
         try:
             part, size = base64.b64decode(answer["data"], validate=True), int(answer["of"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ProtocolError(f"the coordinator's answer makes no sense: {error!r}") from None
+            raise ProtocolError(f"the coordinator's answer is invalid: {error!r}") from None
         self._check_size(max(size, file.tell() + len(part)))
         file.write(part)
         if not part and file.tell() < size:
-            raise ProtocolError("the coordinator's archive of the code is shorter than it says")
+            raise ProtocolError("the code archive from the coordinator is shorter than announced")
         return file.tell() < size
 
 

@@ -49,8 +49,8 @@ class Cache:
         `missing`, have room; NoRoom, with its sentence, when that is not enough. The caller holds the lock of `own`."""
         if need > self.limit:
             raise NoRoom(
-                f"{what} holds {amount(need)}, and all copies on this machine together may have {amount(self.limit)}; "
-                "raise `cache:` in petctl.yaml, or let the job have only a part: --folder NAME/PART"
+                f"{what} has {amount(need)}, but the cache on this machine is limited to "
+                f"{amount(self.limit)}; raise `cache:` in petctl.yaml, or map only a part: --folder NAME/PART"
             )
         with self._alone():
             self._sweep()
@@ -63,14 +63,14 @@ class Cache:
                     taken -= state.size
             if taken + need > self.limit:
                 raise NoRoom(
-                    f"{what} holds {amount(need)}; copies on this machine may have {amount(self.limit)}, and "
-                    f"{amount(taken)} of that are used by other jobs or not sent yet. Wait for those jobs, or raise "
-                    "`cache:` in petctl.yaml"
+                    f"{what} has {amount(need)}; the cache on this machine is limited to "
+                    f"{amount(self.limit)}, and other jobs or files not uploaded yet use {amount(taken)} of it. "
+                    f"Wait for those jobs, or raise `cache:` in petctl.yaml"
                 )
             if self._free() < missing:
                 raise NoRoom(
-                    f"{amount(missing)} of {what} are to be fetched, and the disk of {self.root} has only "
-                    f"{amount(self._free())} left; make room there"
+                    f"{amount(missing)} of {what} must be fetched, but the disk of {self.root} has "
+                    f"only {amount(self._free())} free; free some space there"
                 )
             own.say_about(bytes=need)
 

@@ -214,4 +214,4 @@ def _replace(path: str, data: bytes) -> None:
 def _unless_gone(error: OSError) -> None:
     """A file that cannot be looked at must not be taken for one that was removed."""
     if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
-        raise PetctlError(f"{error.filename}: {error.strerror}; petctl cannot see what is in there") from None
+        raise PetctlError(f"{error.filename}: {error.strerror}; petctl cannot list that folder") from None

@@ -65,7 +65,7 @@ class Fetch:
     def _refresh(self, progress: Progress) -> None:
         wanted = {entry.path: entry for entry in self._depot.entries(self._grant) if self._is_wanted(entry.path)}
         if not wanted and not self._writable:
-            raise NoSuchPlace(f"there is nothing in {self._location}")
+            raise NoSuchPlace(f"{self._location} is empty or does not exist")
         self._check_names(wanted)
         todo = [entry for entry in wanted.values() if not self._is_here(entry)]
         need = sum(entry.size for entry in wanted.values())
@@ -98,8 +98,7 @@ class Fetch:
             while above:
                 if above in wanted:
                     raise PetctlError(
-                        f"{self._location} holds a file {above} and a folder of the same name, which no disk can; "
-                        "rename one of them"
+                        f"{self._location} has a file {above} and a folder of the same name; rename one of them"
                     )
                 above = above.rpartition("/")[0]
 
@@ -144,8 +143,8 @@ class Fetch:
             try:
                 os.makedirs(folder, mode=0o755, exist_ok=True)
             except OSError as error:
-                raise PetctlError(f"cannot bring {self._location}/{path} to {folder}: {error.strerror}") from None
+                raise PetctlError(f"cannot fetch {self._location}/{path} to {folder}: {error.strerror}") from None
             if os.path.realpath(folder) != folder:
-                raise PetctlError(f"cannot bring {self._location}/{path}: {folder} is a link, made by a job")
+                raise PetctlError(f"cannot fetch {self._location}/{path}: {folder} is a link, made by a job")
             self._made[path] = folder
         return self._made[path]

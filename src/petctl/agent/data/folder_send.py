@@ -52,7 +52,7 @@ class Sender:
                 count += self._pass(last=True)
                 if not self._waits:
                     return count
-            raise Damaged(f"{min(self._waits)} goes on changing while it is sent")
+            raise Damaged(f"{min(self._waits)} keeps changing while it is uploaded")
 
     def _pass(self, last: bool) -> int:
         copy, now = self._copy, time.monotonic()
@@ -108,7 +108,7 @@ class Sender:
 
     def _remove(self, found: Set[str], last: bool) -> None:
         if _identity(self._copy.files) != self._root:
-            raise PetctlError(f"{self._copy.files} was removed or replaced: nothing is removed in the store for that")
+            raise PetctlError(f"{self._copy.files} was removed or replaced; its files stay in the store")
         missing = {path for path in self._copy.index.paths() if path not in found}
         for path in sorted(missing if last else missing & self._missing):
             self._depot.remove(self._grant, path)

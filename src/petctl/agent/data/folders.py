@@ -142,9 +142,9 @@ class Folders:
         except PetctlError as error:
             return str(error)
         except OSError as error:
-            return f"cannot bring the job's folders: {error}"
+            return f"cannot fetch the job's folders: {error}"
         except Exception as error:
-            return f"cannot bring the job's folders: {error!r}"
+            return f"cannot fetch the job's folders: {error!r}"
         return ""
 
     def _progress(self, path: str, done: int, of: int) -> None:
@@ -186,15 +186,15 @@ def bring(
     if one.copy is None:
         if not os.path.isdir(one.target):
             raise PetctlError(
-                f"the folder {path} is the directory {one.target}, which this machine ({os.uname().nodename}) does not "
-                "have; mount it here, or map the folder to an object store"
+                f"the folder {path} is the directory {one.target}, which does not exist on this "
+                f"machine ({os.uname().nodename}); mount it here, or map the folder to an object store"
             )
         return
     fetch = Fetch(one.copy, cache, depot, one.folder.grant, one.folder.location, one.writable, [*one.inner], given_up)
     try:
         fetch.bring(job, lambda done, of: progress(path, done, of))
     except PetctlError as error:
-        raise PetctlError(f"the folder {path} could not be brought: {error}") from None
+        raise PetctlError(f"cannot fetch the folder {path}: {error}") from None
     for name, target in one.inner.items():
         link = os.path.join(one.copy.files, name)
         os.makedirs(os.path.dirname(link), exist_ok=True)
@@ -216,7 +216,7 @@ def complaint(path: str, look: Callable[[], int]) -> str:
     try:
         look()
     except (PetctlError, OSError) as error:
-        return f"cannot send all of the folder {path}: {error}; what is not sent stays on this machine"
+        return f"cannot upload all of the folder {path}: {error}; the rest stays on this machine"
     return ""
 
 

@@ -83,7 +83,7 @@ class Results:
         except GivenUp:
             pass
         except Exception as error:
-            self._tell(f"cannot send results: {error!r}")
+            self._tell(f"cannot upload results: {error!r}")
         finally:
             self._line.close()
             with self._mutex:
@@ -125,6 +125,6 @@ class Results:
         if problem == self._told:
             return
         self._told = problem
-        self._say(f"results are not sent: {problem}" if problem else "results are sent again")
+        self._say(f"cannot upload results yet: {problem}" if problem else "results are uploaded again")
         with contextlib.suppress(PetctlError, GivenUp):
             self._line.ask(CALL, {"node": self._node, "problem": problem})

@@ -97,7 +97,7 @@ class Outbox:
         finally:
             self._index.save()
         if last and self._since and not self.problems:
-            self.problems.append(f"{next(iter(self._since))} goes on changing: what was sent of it may be half of it")
+            self.problems.append(f"{next(iter(self._since))} keeps changing: its uploaded copy may be incomplete")
 
     # -- outputs -----------------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class _Attempts:
                 self._write(number, FAILED)  # nobody needs to wait for its silence
                 raise
         if not mine:
-            print("another node has taken over: this one was too slow to be heard of", flush=True)
+            print("another node has taken over: this one missed its heartbeat", flush=True)
             _end(step)
             return _TAKEN_OVER
         code = step.returncode

@@ -173,7 +173,7 @@ class Site:
                 target = self._mount_point(len(self._commands))
                 self._commands.append((mount["path"], mount["command"], target))
             elif not os.path.isdir(target):
-                raise PetctlError(f"{mount['said']} is {target}, and this node has no such directory")
+                raise PetctlError(f"{mount['said']} is {target}, which does not exist on this node")
             _link(target, link)
 
     def _mount_point(self, number: int) -> str:
@@ -183,7 +183,9 @@ class Site:
         with contextlib.suppress(FileExistsError):
             os.mkdir(top, 0o700)
         if os.path.islink(top) or os.stat(top).st_uid != os.getuid():
-            raise PetctlError(f"{top} is somebody else's, and mounts of this job would be in it; have it removed")
+            raise PetctlError(
+                f"{top} belongs to another user, so this job cannot put its mounts there; have it removed"
+            )
         os.makedirs(point, exist_ok=True)
         return point
 

@@ -136,7 +136,7 @@ class MpiNode(Launcher):
             return  # mpirun did not write that
         rank = mpi.rank_of(host)
         if rank is None or rank >= len(current.hosts):
-            self._fail(f"mpirun wants to start something on {host}, which is no node of this job")
+            self._fail(f"mpirun tried to start a process on {host}, which is not a node of this job")
             return
         self._write_letter(current, rank, name, line=line.strip(), waits=current.hydra)
 
@@ -225,7 +225,7 @@ class MpiNode(Launcher):
         code, node = worker.code or 1, current.hosts[current.node_rank].node
         who = "mpirun" if current.leads else "mpirun's daemon"
         if worker.code == 0:
-            sentence = f"{who} has ended, but not every rank of this node has"
+            sentence = f"{who} ended before all ranks of this node had"
             return Failure(node, current.first, 0, code, "", sentence, time=time.time())
         data = read_end(worker.launch.err, _WORDS)
         blame = read_words(data.decode("utf-8", "replace"), code)

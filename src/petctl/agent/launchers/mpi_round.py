@@ -46,7 +46,7 @@ class MpiRound:
         self, task: Task, context: RoundContext, inherited: Mapping[str, str], log_dir: str, directory: str
     ) -> None:
         if not directory:
-            raise UsageError("mpirun needs a directory with a short path on this node: make room in /tmp or /dev/shm")
+            raise UsageError("mpirun needs a directory with a short path on this node: free space in /tmp or /dev/shm")
         self._task, self._context, self._log_dir, self._private = task, context, log_dir, directory
         self.number, self.first = context.round, context.place.first_rank
         self.node_rank = context.place.rank

@@ -126,7 +126,7 @@ class StdOutErr:
                 return
             except OSError as error:
                 if not told:
-                    self._tell(f"cannot write to {self._directory}: {error.strerror}; the job's own logs are whole")
+                    self._tell(f"cannot write to {self._directory}: {error.strerror}; the job's own logs are complete")
                 told = True
             if self._ending.wait(AGAIN):
                 return

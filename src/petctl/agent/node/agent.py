@@ -227,7 +227,7 @@ class Agent:
     def _over(self, outcome: Outcome) -> None:
         """The job's end, which no coordinator is left to tell."""
         if self._member is None:
-            self.say(f"{self._join.job} is over: {outcome.sentence}")
+            self.say(f"{self._join.job} has ended: {outcome.sentence}")
             self._finish(self._exit_code(outcome))
         else:
             order = Order(self._member.header, CLOSE, outcome=outcome, sentence=outcome.sentence)
@@ -235,7 +235,7 @@ class Agent:
 
     def _connecting_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and not self._finished.done():
-            self._finished.set_exception(task.exception() or InternalError("the connection ended by itself"))
+            self._finished.set_exception(task.exception() or InternalError("the connection was closed"))
 
     def _signalled(self, number: int) -> None:
         self._signals += 1
@@ -247,10 +247,10 @@ class Agent:
         elif number == signal.SIGINT and self._signals > 1:
             self._workers.kill()  # asked a second time at the keyboard
         else:
-            self._feed(mb.Terminate(f"the node got {signal.Signals(number).name}"))
+            self._feed(mb.Terminate(f"the node received {signal.Signals(number).name}"))
 
     def _guardian_died(self) -> None:
-        self.say("the guardian of this node is dead: ending its workers")
+        self.say("the guardian of this node died: stopping its workers")
         self._workers.destroy()
         runtime_dir.remove(self._lifeline.directory)
         os._exit(InternalError.code)
@@ -289,7 +289,7 @@ class Agent:
     def _exit(self, effect: mb.Exit) -> None:
         assert self._member is not None
         if effect.stuck:
-            self.remark(f"{effect.why}; the node is given up")
+            self.remark(f"{effect.why}; giving up this node")
         self.say(f"leaves: {effect.why}")
         self._code = self._exit_code(effect.outcome)
         if self._workers.running and not effect.stuck:  # parked: their end is the last thing that this node waits for

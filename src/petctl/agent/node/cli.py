@@ -41,7 +41,7 @@ def _run(words: List[str], others: Mapping[str, Command]) -> int:
         return 0
     if command != "join":
         known = ", ".join(["join", *others])
-        raise UsageError(f"there is no command {command!r}; use {known}, version or --help")
+        raise UsageError(f"unknown command {command!r}; use {known}, version or --help")
     return _join(parse_join(rest))
 
 
@@ -51,7 +51,7 @@ def _print(text: str) -> None:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter would write it once more
         if not isinstance(error, BrokenPipeError):
-            raise PetctlError(f"the output cannot be written: {error.strerror}") from None
+            raise PetctlError(f"cannot write the output: {error.strerror}") from None
 
 
 def _join(options: Options) -> int:
@@ -72,7 +72,7 @@ def _join(options: Options) -> int:
             import traceback
 
             traceback.print_exc()
-            print("petctl-agent: a fault of petctl itself; the workers of this node were ended", file=sys.stderr)
+            print("petctl-agent: internal error; the workers of this node were stopped", file=sys.stderr)
             return InternalError.code
 
     return guard(run_agent, options.state_dir, f"{options.node}/{options.incarnation}")

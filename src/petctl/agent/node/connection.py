@@ -153,8 +153,8 @@ class Connection:
             if not self._welcomed and waited > self._patience:
                 job = self._join.job
                 raise Unreachable(
-                    f"{reason}; gave up after {waited:.0f} s. `petctl status {job}` tells whether the job is over; if "
-                    f"not, `petctl token {job}` writes a new join file"
+                    f"{reason}; gave up after {waited:.0f} s. `petctl status {job}` shows whether the "
+                    f"job has ended; if not, `petctl token {job}` writes a new join file"
                 )
             if reason != told and waited > _REVIVE_AFTER:
                 told = reason
@@ -183,7 +183,7 @@ class Connection:
         except (OSError, ValueError, ProtocolError):
             pass
         if not self._welcomed and not Path(place).parent.exists():
-            raise Unreachable(f"{self._join.job} is over, and was removed")
+            raise Unreachable(f"{self._join.job} has ended and was removed")
         return None
 
 

@@ -91,9 +91,7 @@ def _take_lock(state_dir: str) -> int:
     make_private_directory(state_dir)
     lock = take_lock(os.path.join(state_dir, "lock"))
     if lock is None:
-        raise UsageError(
-            f"another agent is running with the state directory {state_dir}; stop it, or give another --state-dir"
-        )
+        raise UsageError(f"another agent uses the state directory {state_dir}; stop it, or give another --state-dir")
     _write_pid(os.path.join(state_dir, "pid"))
     return lock
 

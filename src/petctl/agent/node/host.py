@@ -52,7 +52,9 @@ def count_processes(procs: str, devices: Devices, environ: Mapping[str, str]) ->
     if procs in ("cpu", "auto"):
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if procs == "gpu":
-        raise UsageError("this node has no GPU, and the job wants one process per GPU; use `procs: auto` or a number")
+        raise UsageError(
+            "this node has no GPU, but the job asks for one process per GPU; use `procs: auto` or a number"
+        )
     raise UsageError(f"procs is {procs!r}; it must be a number above 0, cpu, gpu or auto")
 
 
@@ -91,7 +93,7 @@ def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> 
                 return os.path.abspath(directory)
             except OSError as error:
                 say(f"cannot write logs to {directory} on this machine: {error.strerror}")
-    raise PetctlError(f"there is no place for log files on this machine (tried {state_dir}); give --state-dir")
+    raise PetctlError(f"found no directory for log files on this machine (tried {state_dir}); give --state-dir")
 
 
 def make_outputs(task: Task, options: Options) -> str:

@@ -97,7 +97,7 @@ def parse_join(words: List[str], host: Callable[[], str] = lambda: os.uname().no
     if nominal is not None and not nominal.isdigit():
         raise UsageError(f"--nominal-gpus {nominal!r} is not a number")
     if "--tagged" in given and "--stream" not in given:
-        raise UsageError("--tagged says how --stream writes; give that too")
+        raise UsageError("--tagged needs --stream")
     incarnation = f"{time.time_ns():016x}-{os.urandom(3).hex()}"
     if "--replacement" in given:
         incarnation = f"{added_up(given['--replacement']):08d}-{incarnation}"

@@ -61,7 +61,7 @@ def make(python: str, requirements: str, directory: str) -> int:
         shutil.rmtree(directory, ignore_errors=True)
         code = subprocess.call([python, "-m", "venv", directory])
         if code != 0:
-            print(f"{python} cannot make a virtual environment, which the requirements are installed into", flush=True)
+            print(f"{python} cannot create a virtual environment, which the requirements need", flush=True)
             return code
         own = os.path.join(directory, "bin", "python")
         sites = _ask(python, _SITES).splitlines()
@@ -91,7 +91,7 @@ def _binary(python: str) -> Tuple[str, str, str]:
     try:
         status = os.stat(real)
     except OSError as error:
-        raise PetctlError(f"there is no interpreter {python}: {error.strerror or error}") from None
+        raise PetctlError(f"cannot run the interpreter {python}: {error.strerror or error}") from None
     return real, str(status.st_size), str(status.st_mtime_ns)
 
 
@@ -99,5 +99,5 @@ def _ask(python: str, program: str) -> str:
     try:
         asked = subprocess.run([python, "-c", program], stdout=subprocess.PIPE, check=True, text=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise PetctlError(f"cannot ask {python} about itself: {error}") from None
+        raise PetctlError(f"cannot query the interpreter {python}: {error}") from None
     return asked.stdout.strip()

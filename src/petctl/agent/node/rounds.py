@@ -235,7 +235,7 @@ class Rounds:
         if not guilty or self._failed or self._round.round != effect.round:
             return
         if is_full(self._log_dir):
-            self._say("that is not counted as a failure: the disk is full, so progress may not have been written down")
+            self._say("not counted as a failure: the disk is full, so progress may be unsaved")
             return
         self._failed = True
         failure = named_by_user(failure_of(guilty[0], self._here.node, effect.stall), self._belongings.task)

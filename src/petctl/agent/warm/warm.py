@@ -153,12 +153,12 @@ class WarmStart:
     def _spawn(self) -> None:
         assert self._launch is not None
         if self._tries > _TRIES:
-            self._give_up(f"{self._tries} zygotes in a row came to nothing")
+            self._give_up(f"{self._tries} zygotes in a row failed")
             return
         try:
             self._zygote = Zygote(self._launch, self)
         except OSError as error:
-            self._give_up(f"no zygote can be started: {error.strerror or error}")
+            self._give_up(f"cannot start a zygote: {error.strerror or error}")
             return
         self._be_patient()
         self._changed()
@@ -190,10 +190,10 @@ class WarmStart:
             return
         for name, error in findings["failed"].items():
             if name in self._extra:
-                self._remark(f"--preload {name}: it cannot be imported: {error}")
+                self._remark(f"--preload {name}: cannot be imported: {error}")
         for name in findings["foreign"]:
             if name in self._extra:
-                self._remark(f"--preload {name}: there is no such installed package, and only those are imported ahead")
+                self._remark(f"--preload {name}: not an installed package, and only those can be preloaded")
         self._vain.update(findings["foreign"], findings["failed"])
         self._preloads.drop([*findings["foreign"], *findings["failed"]])
         self._preloads.forget_states(findings["left"])  # until a worker has told them again
@@ -219,7 +219,7 @@ class WarmStart:
 
     def refused(self, why: str) -> None:
         """A worker has to be started cold."""
-        self._remark(f"workers are started cold: {why}")
+        self._remark(f"workers start without preloaded imports: {why}")
 
     def _remark(self, sentence: str) -> None:
         """Once."""
@@ -235,7 +235,7 @@ class WarmStart:
         self._zygote = None
         self._tries += 1
         if zygote.greeted:
-            self._say(f"the zygote that this node's workers are forked from has ended: {why}")
+            self._say(f"the zygote of this node's workers ended: {why}")
             self._spawn()
         else:
             self._give_up(why)
@@ -255,10 +255,10 @@ class WarmStart:
 
     def _lose_patience(self) -> None:
         if self._zygote is not None and self._zygote.busy:
-            self._give_up(f"imports are not done after {_PATIENCE:g} s")
+            self._give_up(f"imports did not finish within {_PATIENCE:g} s")
 
     def _give_up(self, why: str) -> None:
-        self._say(f"workers are started cold on this node from now on: {why}")
+        self._say(f"workers on this node start without preloaded imports from now on: {why}")
         self._preloads = None
         self._retire()
         self._changed()

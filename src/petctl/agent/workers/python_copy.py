@@ -137,7 +137,7 @@ def _libraries(program: Path, places: Iterable[Path]) -> Set[str]:
     names = sorted(name.partition(".")[0] for name in extensions if not name.startswith(_UNUSED))
     asked = subprocess.run([program, "-I", "-S", "-c", _LOADED, *names], stdout=subprocess.PIPE, check=False)
     if asked.returncode != 0:
-        raise CannotCopy(f"{program} cannot tell which libraries it loads: exit code {asked.returncode}")
+        raise CannotCopy(f"{program} cannot list the libraries it loads: exit code {asked.returncode}")
     found = [path for path in asked.stdout.decode().splitlines() if path.startswith("/")]  # one is the kernel's
     return {path for path in found if "/lib-dynload/" not in path and Path(path).resolve() != program}
 

@@ -32,9 +32,9 @@ _NAME = click.argument("name", metavar="NAME", shell_complete=_complete)
 _DEALLOCATION = click.option(
     "--deallocation",
     type=click.Choice(["requeue", "terminate", "wait"]),
-    help="When nodes in use must go: their job goes back into the queue, is cancelled, or is waited for.",
+    help="Jobs on nodes that are removed: queue them again, cancel them, or wait for them.",
 )
-_IDLE_TIME = click.option("--idle-time", metavar="TIME", help="Auto-scale takes a node away that was idle for: 10m.")
+_IDLE_TIME = click.option("--idle-time", metavar="TIME", help="Auto-scale: remove nodes idle for this time: 10m.")
 
 
 @click.group(
@@ -49,7 +49,7 @@ _IDLE_TIME = click.option("--idle-time", metavar="TIME", help="Auto-scale takes 
     ),
 )
 def command() -> None:
-    """Make, resize and delete clusters on this machine: nodes with a queue of their own.
+    """Create, resize and delete clusters on this machine: nodes with a queue of their own.
 
     A job gets whole nodes; jobs wait in line until enough are idle. The cluster called local is always there.
     """
@@ -64,23 +64,23 @@ def command() -> None:
     )
 )
 @click.argument("name", metavar="NAME")
-@click.option("--nodes", metavar="N", type=click.IntRange(min=0), help="So many nodes, until it is resized.")
-@click.option("--min", "low", metavar="N", type=click.IntRange(min=0), help="Auto-scale: at least so many nodes.")
-@click.option("--max", "high", metavar="N", type=click.IntRange(min=1), help="Auto-scale: at most so many nodes.")
+@click.option("--nodes", metavar="N", type=click.IntRange(min=0), help="Number of nodes.")
+@click.option("--min", "low", metavar="N", type=click.IntRange(min=0), help="Auto-scale: minimum number of nodes.")
+@click.option("--max", "high", metavar="N", type=click.IntRange(min=1), help="Auto-scale: maximum number of nodes.")
 @_IDLE_TIME
 @_DEALLOCATION
-@click.option("--gpus-per-node", metavar="N", type=click.IntRange(min=0), help="GPUs of each node, for its jobs.")
-@click.option("--setup", metavar="LINE", help="Shell line, run once on each node before jobs get it.")
-@click.option("--setup-output", metavar="DIR", help="Its output goes to DIR/NAME/NODE/stdout.txt and stderr.txt.")
-@click.option("--setup-env", metavar="NAME=VALUE", multiple=True, help="Environment of the setup line.")
-@click.option("--setup-secret", metavar="NAME=SECRET", multiple=True, help="... from a stored secret.")
+@click.option("--gpus-per-node", metavar="N", type=click.IntRange(min=0), help="GPUs per node.")
+@click.option("--setup", metavar="LINE", help="Run this shell command once on each new node.")
+@click.option("--setup-output", metavar="DIR", help="Write its output to DIR/NAME/NODE/stdout.txt and stderr.txt.")
+@click.option("--setup-env", metavar="NAME=VALUE", multiple=True, help="Environment of the setup command.")
+@click.option("--setup-secret", metavar="NAME=SECRET", multiple=True, help="The same, from a stored secret.")
 @click.option(
-    "--mount", "mounts", metavar="PATH=DIR", multiple=True, help="DIR, for all jobs: $PETCTL_CLUSTER_MOUNTS/PATH."
+    "--mount", "mounts", metavar="PATH=DIR", multiple=True, help="Mount DIR for all jobs: $PETCTL_CLUSTER_MOUNTS/PATH."
 )
 @click.option(
-    "--mount-command", metavar="PATH=LINE", multiple=True, help="Shell line that mounts there; the path is appended."
+    "--mount-command", metavar="PATH=LINE", multiple=True, help="Mount with this shell command; the path is appended."
 )
-@click.option("-f", "--file", metavar="FILE", help="YAML or JSON with the same fields; options win over it.")
+@click.option("-f", "--file", metavar="FILE", help="YAML or JSON with the same fields; options override it.")
 @output_option("table", "json")
 def create(
     name: str,
@@ -136,7 +136,7 @@ def list_(output: str) -> None:
     if output == "json":
         print_json(found)
     elif not found:
-        click.echo("petctl: no clusters but local; make one: petctl cluster create NAME --nodes 2", err=True)
+        click.echo("petctl: only the cluster local exists; create one: petctl cluster create NAME --nodes 2", err=True)
     else:
         from petctl.cli.terminal.table import print_table
 
@@ -154,7 +154,7 @@ def list_(output: str) -> None:
     )
 )
 @_NAME
-@click.option("--force", is_flag=True, help="Cancel its jobs, running and queued; else they keep it.")
+@click.option("--force", is_flag=True, help="Cancel its running and queued jobs first.")
 @output_option("table", "json")
 def delete(name: str, force: bool, output: str) -> None:
     """Delete a cluster: its nodes, its queue and its mounts. What its jobs have made stays, as after any job."""
@@ -165,7 +165,7 @@ def delete(name: str, force: bool, output: str) -> None:
     if output == "json":
         print_json({"deleted": name})
     else:
-        click.echo(f"petctl: cluster {name} is deleted", err=True)
+        click.echo(f"petctl: deleted cluster {name}", err=True)
 
 
 @command.command(
@@ -192,8 +192,8 @@ def resize(name: str, nodes: int, deallocation: str | None, output: str) -> None
 
 @command.command(epilog=examples("petctl cluster autoscale small --min 0 --max 4 --idle-time 5m"))
 @_NAME
-@click.option("--min", "low", metavar="N", type=click.IntRange(min=0), required=True, help="At least so many nodes.")
-@click.option("--max", "high", metavar="N", type=click.IntRange(min=1), required=True, help="At most so many nodes.")
+@click.option("--min", "low", metavar="N", type=click.IntRange(min=0), required=True, help="Minimum number of nodes.")
+@click.option("--max", "high", metavar="N", type=click.IntRange(min=1), required=True, help="Maximum number of nodes.")
 @_IDLE_TIME
 @_DEALLOCATION
 @output_option("table", "json")
@@ -209,11 +209,11 @@ def autoscale(name: str, low: int, high: int, idle_time: str | None, deallocatio
 @command.command(
     epilog=examples(
         "petctl cluster nodes small",
-        "petctl cluster nodes small --reset 1      prepare an unusable node again",
+        "petctl cluster nodes small --reset 1      set up an unusable node again",
     )
 )
 @_NAME
-@click.option("--reset", metavar="NODE", multiple=True, help="Prepare this node again; repeatable.")
+@click.option("--reset", metavar="NODE", multiple=True, help="Run setup again on this node; repeatable.")
 @output_option("table", "json")
 def nodes(name: str, reset: tuple[str, ...], output: str) -> None:
     """List a cluster's nodes: their states, the jobs that have them, why one cannot be used."""
@@ -226,7 +226,7 @@ def nodes(name: str, reset: tuple[str, ...], output: str) -> None:
     if output == "json":
         print_json(rows)
     elif not rows:
-        click.echo(f"petctl: cluster {name} has no nodes now", err=True)
+        click.echo(f"petctl: cluster {name} currently has no nodes", err=True)
     else:
         import time
 
@@ -248,7 +248,7 @@ def _show(view: dict[str, Any], output: str) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in view["counts"].items() if count)
     lines = [
         f"{view['name']}  {view['allocation']}",
-        f"  size       {_size(view)}; when nodes in use must go: {view['deallocation']}",
+        f"  size       {_size(view)}; deallocation: {view['deallocation']}",
         f"  nodes      {view['nodes']}" + (f": {counts}" if counts else ""),
         f"  jobs       {len(view['running'])} running, {len(view['queued'])} queued",
     ]

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from petctl.clusters.kubernetes.operator.install.objects import InstallOptions
     from petctl.kube.api import Api
 
-_CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="k8s", show_default=True, help="Which cluster.")
+_CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="k8s", show_default=True, help="Kubernetes cluster.")
 
 
 def _where(command: Decorated) -> Decorated:
     """The options that say which operator is meant."""
     options: list[Callable[[Decorated], Decorated]] = [
-        click.option("--namespace", metavar="NS", help="Where the operator lives.  [default: petctl-system]"),
+        click.option("--namespace", metavar="NS", help="Namespace of the operator.  [default: petctl-system]"),
         click.option(
             "--only-namespace",
             metavar="NS",
             default="",
-            help="It looks after this namespace only, and has no rights beyond it. It then lives there, too, unless "
-            "--namespace says otherwise.",
+            help="Manage only this namespace, with no rights beyond it, and run there too, unless "
+            "--namespace is given.",
         ),
     ]
     for option in options:
@@ -45,7 +45,7 @@ def _where(command: Decorated) -> Decorated:
     ),
 )
 def command() -> None:
-    """Put the operator for ElasticJobs into a Kubernetes cluster, take it out, or run it here.
+    """Install the operator for ElasticJobs on Kubernetes, take it out, or run it here.
 
     With it, a job is one object that kubectl applies, scales and deletes. petctl itself does not need it.
     """
@@ -60,17 +60,24 @@ def command() -> None:
     )
 )
 @_CLUSTER
-@click.option("--image", metavar="IMAGE", default="", help="Any that has Python 3.11 or newer as python3.")
+@click.option("--image", metavar="IMAGE", default="", help="Image with Python 3.11 or newer as python3.")
 @_where
-@click.option("--replicas", metavar="N", type=click.IntRange(min=1), default=2, show_default=True, help="Copies of it.")
-@click.option("--pull-secret", metavar="NAME", multiple=True, help="A Secret with which the image is pulled.")
+@click.option(
+    "--replicas",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=2,
+    show_default=True,
+    help="Replicas of the operator.",
+)
+@click.option("--pull-secret", metavar="NAME", multiple=True, help="Secret to pull the image with.")
 @click.option(
     "--timeout",
     metavar="SECONDS",
     type=click.FloatRange(min=0),
     default=120.0,
     show_default=True,
-    help="How long to wait until it leads; 0: not at all.",
+    help="Wait this long for a leader; 0: do not wait.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the objects; change nothing.")
 @output_option("yaml", "json")
@@ -118,7 +125,7 @@ def install(
 )
 @_CLUSTER
 @_where
-@click.option("--with-jobs", is_flag=True, help="Its ElasticJobs too, and then their definition.")
+@click.option("--with-jobs", is_flag=True, help="Also delete its ElasticJobs and their definition.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @output_option()
 def uninstall(
@@ -151,21 +158,24 @@ def uninstall(
     epilog=examples(
         "petctl operator run                                            all namespaces, as an administrator",
         "petctl operator run --namespace team                           the jobs of one",
-        "petctl operator run --lease-namespace petctl-system            beside an installed one: one of them leads",
+        "petctl operator run --lease-namespace petctl-system            beside an installed one: one of them "
+        "is the leader",
     )
 )
 @click.option("--namespace", metavar="NS", default="", help="Only the jobs of this namespace.  [default: all]")
-@click.option("--lease-namespace", metavar="NS", default="", help="Where its Lease is.  [default: the context's]")
-@click.option("--workers", metavar="N", type=click.IntRange(min=1), default=4, show_default=True, help="Jobs at once.")
+@click.option("--lease-namespace", metavar="NS", default="", help="Namespace of its Lease.  [default: the context's]")
+@click.option(
+    "--workers", metavar="N", type=click.IntRange(min=1), default=4, show_default=True, help="Jobs handled in parallel."
+)
 @click.option(
     "--health-port",
     metavar="PORT",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Answers /healthz, /readyz, /metrics there.",
+    help="Serve /healthz, /readyz, /metrics on this port.",
 )
-@click.option("--kubeconfig", metavar="FILE", default="", help="Which cluster, as kubectl has it.")
-@click.option("--context", metavar="NAME", default="", help="Which context of it.")
+@click.option("--kubeconfig", metavar="FILE", default="", help="Kubeconfig file, as for kubectl.")
+@click.option("--context", metavar="NAME", default="", help="Context of the kubeconfig.")
 def run(**options: Any) -> int:
     """Run the operator in this process, until Ctrl-C. For development; install is for everything else."""
     from petctl.clusters.kubernetes.operator.run import main

@@ -9,7 +9,9 @@ import click
 from petctl.cli.options import Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 
-_CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="", help="Where the jobs run; else on this machine.")
+_CLUSTER = click.option(
+    "-c", "--cluster", metavar="NAME", default="", help="Cluster of the jobs; default: this machine."
+)
 
 
 @click.group(
@@ -24,7 +26,7 @@ _CLUSTER = click.option("-c", "--cluster", metavar="NAME", default="", help="Whe
     ),
 )
 def command() -> None:
-    """Keep secrets that jobs name by reference (--secret ENV=NAME).
+    """Store secrets for jobs (--secret ENV=NAME).
 
     They lie in a file that only you can read, or in a Secret of the cluster, and reach the workers' environment; they
     are in no job file, log or argv.
@@ -44,13 +46,13 @@ def set_(name: str, cluster: str, output: str) -> None:
     else:
         value = sys.stdin.read().removesuffix("\n").removesuffix("\r")
     if not value:
-        raise UsageError(f"the value of secret {name!r} is empty; pass it on stdin: petctl secret set {name} < FILE")
+        raise UsageError(f"the value of secret {name!r} is empty; give it on stdin: petctl secret set {name} < FILE")
     set_secret(name, value, cluster)
     if output == "json":
         print_json({"stored": name})
     else:
         where = f"-c {cluster} " if cluster else ""
-        click.echo(f"petctl: secret {name} is stored; use it with: petctl run {where}--secret ENV={name} ...", err=True)
+        click.echo(f"petctl: stored secret {name}; use it with: petctl run {where}--secret ENV={name} ...", err=True)
 
 
 @command.command("ls", epilog=examples("petctl secret ls", "petctl secret ls -o json"))
@@ -79,6 +81,6 @@ def rm(names: tuple[str, ...], cluster: str, output: str) -> None:
     for name in names:
         remove_secret(name, cluster)
         if output != "json":
-            click.echo(f"petctl: secret {name} is removed", err=True)
+            click.echo(f"petctl: removed secret {name}", err=True)
     if output == "json":
         print_json({"removed": list(names)})

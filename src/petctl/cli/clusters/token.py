@@ -17,12 +17,12 @@ from petctl.errors import PetctlError
     ),
 )
 @job_argument
-@click.option("--file", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Where to write it (mode 0600).")
-@click.option("--address", metavar="HOST", help="How the other machine reaches this one.")
-@click.option("--agent", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the agent, one file.")
+@click.option("--file", "path", metavar="FILE", type=click.Path(dir_okay=False), help="Write it to FILE (mode 0600).")
+@click.option("--address", metavar="HOST", help="Address of this machine for the other one.")
+@click.option("--agent", metavar="FILE", type=click.Path(dir_okay=False), help="Also write the agent to FILE.")
 @output_option()
 def command(job: str, path: str | None, address: str | None, agent: str | None, output: str) -> None:
-    """Write the file with which another machine joins a job. It holds the job's token: keep it private."""
+    """Write the join file for another machine. It holds the job's token: keep it private."""
     from petctl.jobs import get
 
     handle = get(job)
@@ -30,7 +30,7 @@ def command(job: str, path: str | None, address: str | None, agent: str | None, 
     try:
         handle.token(path, address=address)
     except OSError as error:
-        raise PetctlError(f"cannot write {path}: {error.strerror}; take another place with --file") from None
+        raise PetctlError(f"cannot write {path}: {error.strerror}; choose another file with --file") from None
     if agent is not None:
         from pathlib import Path
 
@@ -43,14 +43,14 @@ def command(job: str, path: str | None, address: str | None, agent: str | None, 
     click.echo(path)
     if _is_for_here(path):
         click.echo(
-            f"petctl: {handle.id} listens on this machine only, so the file is for agents here; for other machines "
-            "submit the job with --listen 0.0.0.0",
+            f"petctl: {handle.id} listens only on this machine, so the file works only here; for other machines "
+            f"submit the job with --listen 0.0.0.0",
             err=True,
         )
         return
     click.echo(f"petctl: on the other machine: python {agent or 'petctl-agent.pyz'} join --file {path}", err=True)
     if agent is None:
-        click.echo("petctl: --agent petctl-agent.pyz writes the agent, too", err=True)
+        click.echo("petctl: to write the agent as well: --agent petctl-agent.pyz", err=True)
 
 
 def _is_for_here(path: str) -> bool:

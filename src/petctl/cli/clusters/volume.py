@@ -17,13 +17,11 @@ from petctl.errors import UsageError
     ),
 )
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--kind", type=click.Choice(["efs", "azure-files", "nfs"]), required=True, help="What kind of file system it is."
-)
-@click.option("--id", "where", metavar="ID", required=True, help="Which one: fs-..., ACCOUNT/SHARE or SERVER:/PATH.")
-@click.option("--size", metavar="SIZE", default="100GiB", show_default=True, help="The most that a claim may ask for.")
-@click.option("--namespace", metavar="NAMESPACE", default="", help="Only for the claim NAME there.")
-@click.option("--secret", metavar="NAME", default="", help="Azure Files: the Secret with the account's name and key.")
+@click.option("--kind", type=click.Choice(["efs", "azure-files", "nfs"]), required=True, help="Kind of file system.")
+@click.option("--id", "where", metavar="ID", required=True, help="Its id: fs-..., ACCOUNT/SHARE or SERVER:/PATH.")
+@click.option("--size", metavar="SIZE", default="100GiB", show_default=True, help="Maximum size of a claim.")
+@click.option("--namespace", metavar="NAMESPACE", default="", help="Reserve it for the claim NAME in this namespace.")
+@click.option("--secret", metavar="NAME", default="", help="Azure Files: Secret with the account's name and key.")
 @output_option("yaml", "json")
 def command(name: str, kind: str, where: str, size: str, namespace: str, secret: str, output: str) -> None:
     """Print the StorageClass and PersistentVolume that make a shared file system known to a Kubernetes cluster.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     ),
 )
 @click.argument("location")
-@click.option("-r", "--recursive", is_flag=True, help="Everything below, not only what is directly there.")
+@click.option("-r", "--recursive", is_flag=True, help="List subfolders too.")
 @output_option()
 def ls(location: str, recursive: bool, output: str) -> None:
     """List a folder, or show one file: size, time, name. Lines come as the store sends them."""
@@ -41,7 +41,7 @@ def ls(location: str, recursive: bool, output: str) -> None:
     else:
         rows = end.place.entries(end.path) if recursive else end.place.children(end.path)
         if end.path and not end.folder:
-            raise NoSuchPlace(f"{end.location} does not exist: there is no file of that name, and nothing below it")
+            raise NoSuchPlace(f"{end.location} does not exist (neither a file nor a folder)")
     lines = _json_lines(rows) if output == "json" else (_line(entry) for entry in rows)
     flushed = 0.0
     for line in lines:
@@ -76,7 +76,7 @@ def du(locations: tuple[str, ...], output: str) -> None:
     "url", epilog=examples("petctl data url s3://bucket/model.pt", "petctl data url --expires 7d s3://bucket/model.pt")
 )
 @click.argument("location")
-@click.option("--expires", default="1h", show_default=True, help="How long the link works: 30m, 12h, 7d.")
+@click.option("--expires", default="1h", show_default=True, help="The link expires after: 30m, 12h, 7d.")
 @output_option()
 def url(location: str, expires: str, output: str) -> None:
     """Print a link with which anybody can read one file, until it expires."""
@@ -89,9 +89,9 @@ def url(location: str, expires: str, output: str) -> None:
         raise UsageError(f"--expires: {error}") from None
     end = _open(unmistakable(location), must=True)
     if end.entry is None:
-        raise UsageError(f"{end.location} is a folder; a link is for one file")
+        raise UsageError(f"{end.location} is a folder; a link needs one file")
     if not isinstance(end.place, Bucket):
-        raise UsageError(f"{end.location} is on this machine; links are for files in a store")
+        raise UsageError(f"{end.location} is on this machine; a link needs a file in a store")
     link = end.place.url(end.path, seconds)
     if output == "json":
         print_json({"location": str(end.location), "url": link, "seconds": seconds})
@@ -109,7 +109,7 @@ def url(location: str, expires: str, output: str) -> None:
 )
 @click.argument("location")
 @click.option("-y", "--yes", is_flag=True, help="Remove a folder without asking.")
-@click.option("-n", "--dry-run", is_flag=True, help="Name what would be removed; remove nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only print what would be removed.")
 @output_option()
 def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
     """Remove a file, or a folder with everything in it; never what only begins with the same letters.

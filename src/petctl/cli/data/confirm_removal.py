@@ -14,6 +14,6 @@ def agree_to_remove(what: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError(f"this removes {what}; nothing was removed. Say --yes if that is right, or see with --dry-run")
+        raise UsageError(f"this would remove {what}; nothing was removed. Confirm with --yes, or see with --dry-run")
     if not click.confirm(f"Remove {what}?", err=True):
         raise click.Abort

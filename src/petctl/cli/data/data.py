@@ -45,9 +45,9 @@ def _copying(function: Decorated) -> Decorated:
     """The options of every verb that copies."""
     decorators: list[Callable[[Any], Any]] = [
         output_option(),
-        click.option("--checksum", is_flag=True, help="Compare checksums, not times, of what is there already."),
-        click.option("-v", "--verbose", is_flag=True, help="Name every file and what became of it, on stderr."),
-        click.option("-n", "--dry-run", is_flag=True, help="Say what would be done; do nothing."),
+        click.option("--checksum", is_flag=True, help="Compare existing files by checksum, not time."),
+        click.option("-v", "--verbose", is_flag=True, help="Print every file and its result on stderr."),
+        click.option("-n", "--dry-run", is_flag=True, help="Only print what would be done."),
     ]
     for decorate in decorators:
         function = decorate(function)
@@ -129,7 +129,7 @@ def cp(source: str, target: str, **options: Any) -> None:
 )
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@click.option("--delete", is_flag=True, help="Remove files from TO that FROM does not have; asks first.")
+@click.option("--delete", is_flag=True, help="Remove files from TO that FROM does not have; ask first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @_copying
 def sync(source: str, target: str, delete: bool, yes: bool, **options: Any) -> None:
@@ -139,7 +139,7 @@ def sync(source: str, target: str, delete: bool, yes: bool, **options: Any) -> N
 
 def _expect_local(location: Location, which: str, instead: str) -> None:
     if not location.local:
-        raise UsageError(f"{which} word must be a path of this machine, not {location}; for stores use {instead}")
+        raise UsageError(f"{which} argument must be a path on this machine, not {location}; for stores use {instead}")
 
 
 def _copy(
@@ -165,7 +165,7 @@ def _copy(
     known = surroundings(petctl_home())
     first = open_source(source, known)
     if folders and first.entry is not None:
-        raise UsageError(f"{source} is a file, and sync is for folders; use: petctl data cp")
+        raise UsageError(f"{source} is a file, but sync needs folders; use: petctl data cp")
     second = open_end(replace(target, slash=True) if folders and not target.local else target, known)
     tally = Tally(note=_say if verbose else None)
     with Progress(tally, quiet=output == "json"):

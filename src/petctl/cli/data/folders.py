@@ -31,7 +31,7 @@ def source_of(word: str) -> Location:
     """The same of something that must be there already."""
     folder = _plain_folder(word)
     if folder is not None and not Path(word).exists():
-        raise NoSuchPlace(f"{word} is not here; it is mapped to {folder.location}: say @{folder.name} for that")
+        raise NoSuchPlace(f"{word} is not here; it is mapped to {folder.location}: use @{folder.name} for that")
     return location_of(word)
 
 
@@ -40,7 +40,7 @@ def unmistakable(word: str) -> Location:
     folder = _plain_folder(word)
     if folder is not None:
         raise UsageError(
-            f"{word} is mapped to {folder.location}: say @{folder.name} for that, or ./{word} for what is here"
+            f"{word} is mapped to {folder.location}: use @{folder.name} for that, or ./{word} for the local one"
         )
     return location_of(word)
 
@@ -60,13 +60,13 @@ def both_ends(word: str) -> tuple[Location, Location]:
         path = inside_project(word)
         folder = find(path, folder_map()) if path else None
         if folder is None:
-            raise UsageError(f"{not_mapped(path or word, folder_map())}\nor name the other end, too")
+            raise UsageError(f"{not_mapped(path or word, folder_map())}\nor give both source and destination")
     assert folder is not None
     others = nested(folder.name, folder_map(cluster))
     if others:
         raise UsageError(
-            f"{folder.name} has {', '.join(others)} in it, mapped to another place; take its parts one by one, "
-            "or name both ends"
+            f"{folder.name} has {', '.join(others)} in it, mapped elsewhere; transfer its "
+            f"parts one by one, or give both source and destination"
         )
     return parse_location(str(project_root() / folder.name)), folder.location
 

@@ -56,7 +56,7 @@ def ls(job: str, output_id: str, path: str, output: str) -> None:
         click.echo(f"{row['size']:>15,}  {when}  {row['path']}")
     if not rows:
         places = ", ".join(one.location for one in chosen)
-        click.echo(f"petctl: there is nothing in {places}", err=True)
+        click.echo(f"petctl: no files in {places}", err=True)
 
 
 @command.command(
@@ -70,7 +70,7 @@ def ls(job: str, output_id: str, path: str, output: str) -> None:
 @job_argument
 @id_argument
 @path_argument
-@click.option("--to", metavar="DIR", help="Where to; without it, JOB-outputs in this directory.")
+@click.option("--to", metavar="DIR", help="Directory to write to; default: ./JOB-outputs.")
 @output_option()
 def get(job: str, output_id: str, path: str, to: str | None, output: str) -> None:
     """Bring a job's outputs here, each into a folder of its name; what is here already is skipped."""
@@ -103,7 +103,7 @@ def get(job: str, output_id: str, path: str, to: str | None, output: str) -> Non
 @job_argument
 @click.argument("output_id", metavar="ID")
 @click.argument("path", metavar="PATH")
-@click.option("--expires", default="1h", show_default=True, help="How long the link works: 30m, 12h, 7d.")
+@click.option("--expires", default="1h", show_default=True, help="The link expires after: 30m, 12h, 7d.")
 @output_option()
 def url(job: str, output_id: str, path: str, expires: str, output: str) -> None:
     """Print a link with which anybody can read one file of an output, until it expires."""
@@ -119,7 +119,7 @@ def url(job: str, output_id: str, path: str, expires: str, output: str) -> None:
     if end.entry is None:
         raise NoSuchPlace(f"there is no file {path} in the output {one.id}: {end.location} does not exist")
     if not isinstance(end.place, Bucket):
-        raise UsageError(f"{end.location} is on this machine; links are for files in object stores")
+        raise UsageError(f"{end.location} is on this machine; a link needs a file in an object store")
     link = end.place.url(end.path, seconds)
     if output == "json":
         print_json({"location": str(end.location), "url": link, "seconds": seconds})
@@ -142,7 +142,7 @@ def _chosen(job: str, output_id: str) -> list[Output]:
     if output_id in found:  # never declared, but made
         return [everything._replace(id=output_id, location=f"{everything.location}/{output_id}")]
     names = sorted({*found, *(one.id for one in declared)})
-    raise UsageError(f"the job has no output {output_id!r}; there are: {', '.join(names) or 'none'}")
+    raise UsageError(f"the job has no output {output_id!r}; its outputs: {', '.join(names) or 'none'}")
 
 
 def _folders(output: Output) -> list[str]:

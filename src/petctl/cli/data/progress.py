@@ -90,7 +90,7 @@ def report(tally: Tally, output: str, dry_run: bool, removed: int | None) -> Non
     verb = "would copy" if dry_run else "copied"
     parts = [f"{verb} {counted(tally.files, 'file')}, {size(tally.bytes)} in {duration(tally.seconds)}"]
     if tally.skipped:
-        parts.append(f"{tally.skipped:,} {'was' if tally.skipped == 1 else 'were'} there already")
+        parts.append(f"{tally.skipped:,} {'was' if tally.skipped == 1 else 'were'} already there")
     if removed is not None:
         parts.append(f"{'would remove' if dry_run else 'removed'} {removed:,}")
     click.echo(f"petctl: {'; '.join(parts)}", err=True)

@@ -15,12 +15,12 @@ from petctl.errors import UsageError
     ),
 )
 @jobs_argument
-@click.option("--kill", is_flag=True, help="SIGKILL at once instead of SIGTERM and the job's grace.")
+@click.option("--kill", is_flag=True, help="Send SIGKILL at once, without SIGTERM and grace.")
 @output_option()
 def command(jobs: tuple[str, ...], kill: bool, output: str) -> None:
     """Stop jobs. Their workers get SIGTERM and the job's grace; its files stay."""
     if not jobs:
-        raise UsageError("which job? 'petctl list' shows them")
+        raise UsageError("no job given ('petctl list' shows them)")
     handles = find_jobs(jobs)
     for handle in handles:
         sentence = handle.cancel(kill=kill)

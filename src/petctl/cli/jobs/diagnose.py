@@ -25,7 +25,7 @@ _RANKS = 8  # that are named
     ),
 )
 @click.argument("job", metavar="[JOB]", required=False, shell_complete=complete_job)
-@click.option("--log", metavar="FILE", type=click.File("rb"), help="Look at this file, of whatever program; -: stdin.")
+@click.option("--log", metavar="FILE", type=click.File("rb"), help="Diagnose this log file of any program; -: stdin.")
 @output_option()
 def command(job: str | None, log: BinaryIO | None, output: str) -> None:
     """Look for known causes of failure in a job's status, events and logs: the root cause first, with advice.
@@ -37,7 +37,7 @@ def command(job: str | None, log: BinaryIO | None, output: str) -> None:
     from petctl.jobs.diagnosis import diagnose, diagnose_log
 
     if (job is None) == (log is None):
-        raise UsageError("name a job, or a file with --log")
+        raise UsageError("no job given: name one, or a file with --log")
     if log is not None:
         found = diagnose_log(log.name.strip("<>"), log)
     else:
@@ -56,17 +56,15 @@ def diagnosis_lines(found: Diagnosis) -> list[str]:
     if found.root is not None:
         lines += _finding(found.root, "cause")
     elif found.failed:
-        lines.append(
-            "no known cause was found" + ("; the last lines:" if found.last_lines else ", and no line of a log")
-        )
+        lines.append("found no known cause" + ("; the last lines:" if found.last_lines else ", and no line of a log"))
         lines += [f"    {line}" for line in found.last_lines]
     others = [finding for finding in found.findings if finding != found.root]
     for finding in others:
         lines += _finding(finding, "seen")
     if found.unread:
-        lines.append(f"not all could be read: {found.unread}")
+        lines.append(f"some logs could not be read: {found.unread}")
     if not found.failed and not found.findings:
-        lines.append("no sign of a failure was found")
+        lines.append("found no sign of a failure")
     return lines
 
 

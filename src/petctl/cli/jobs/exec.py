@@ -16,7 +16,7 @@ from petctl.errors import UsageError
         "petctl exec --node 1 mnist-3f9k -- ls -l checkpoints",
     ),
 )
-@click.option("--node", metavar="NODE", help="Which node; the first running one otherwise.")
+@click.option("--node", metavar="NODE", help="Node; default: the first running one.")
 @click.argument("job", metavar="JOB", shell_complete=complete_job)
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def command(node: str | None, job: str, words: tuple[str, ...]) -> int:

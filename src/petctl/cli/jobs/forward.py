@@ -22,12 +22,12 @@ PAUSE = 5.0  # ... before the same is said again
         "petctl forward --node 1 mnist-3f9k 6006",
     ),
 )
-@click.option("--node", metavar="NODE", help="Which node; the one with rank 0 otherwise.")
+@click.option("--node", metavar="NODE", help="Node; default: the one with rank 0.")
 @job_argument
 @click.argument("ports", metavar="[LOCAL:]PORT")
 @output_option()
 def command(node: str | None, job: str, ports: str, output: str) -> None:
-    """Reach a port of a node from here, until the job ends or Ctrl-C. LOCAL 0 takes any free port."""
+    """Forward a local port to a node, until the job ends or Ctrl-C. LOCAL 0 takes any free port."""
     from petctl.jobs import get
 
     local, port = parse_ports(ports)
@@ -44,7 +44,7 @@ def command(node: str | None, job: str, ports: str, output: str) -> None:
                 status = handle.watch(status, timeout=STEP)
         except KeyboardInterrupt:
             return
-    click.echo(f"petctl: job {handle.id} {status.state}: nothing is forwarded any more", err=True)
+    click.echo(f"petctl: job {handle.id} {status.state}: forwarding stopped", err=True)
 
 
 class _Complaints:

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     type=click.Choice(["elasticjob", "job"]),
     default="elasticjob",
     show_default=True,
-    help="An object for petctl's operator, or a job file.",
+    help="Convert to an object for the operator, or a job file.",
 )
-@click.option("--command", "line", metavar="LINE", help="What the image's ENTRYPOINT runs, where no command is named.")
-@click.option("--image", metavar="IMAGE", help="Another image; one without Python 3.9 also needs an agentImage.")
+@click.option("--command", "line", metavar="LINE", help="Command of the image's ENTRYPOINT, if none is given.")
+@click.option("--image", metavar="IMAGE", help="Use this image; without Python 3.9 it needs agentImage.")
 @output_option("yaml", "json")
 def command(files: tuple[str, ...], to: str, line: str | None, image: str | None, output: str) -> None:
     """Convert jobs of the old torchelastic operator, and pods written by hand, into jobs of petctl's.
@@ -48,11 +48,13 @@ def command(files: tuple[str, ...], to: str, line: str | None, image: str | None
     wishes = ConvertOptions(_words(line), image or "", fetches=to == "job")
     found, notes = find_jobs([document for file in files for document in _documents(file)], wishes)
     if not found:
-        raise UsageError(f"there is no job in {', '.join(files)}")
+        raise UsageError(f"found no job in {', '.join(files)}")
     if to == "job":
         if len(found) > 1:
             names = ", ".join(one.name for one in found)
-            raise UsageError(f"a job file holds one job, and here are {len(found)}: {names}; import them one by one")
+            raise UsageError(
+                f"a job file holds one job, but these files have {len(found)}: {names}; import them one by one"
+            )
         whole, more = job(found[0])
         text, notes = _job_text(whole, output), [*notes, *more]
     else:
@@ -92,7 +94,7 @@ def _documents(file: str) -> list[object]:
         found: list[object] = json.loads(json.dumps(list(yaml.safe_load_all(text)), default=str))
         return found
     except (ValueError, TypeError, RecursionError):
-        raise UsageError(f"{file}: not an object of Kubernetes: something contains itself, or has no name") from None
+        raise UsageError(f"{file}: not a Kubernetes object: a part contains itself, or has no name") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark else file

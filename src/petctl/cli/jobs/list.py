@@ -28,9 +28,9 @@ STATES = ("pending", "queued", "starting", "running", "recovering", "succeeded",
         "petctl list -o json",
     ),
 )
-@click.option("-c", "--cluster", metavar="NAME", help="Only jobs of this cluster.")
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only this state; repeatable.")
-@click.option("-q", "--quiet", is_flag=True, help="Ids only.")
+@click.option("-c", "--cluster", metavar="NAME", help="List only jobs of this cluster.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="List only this state; repeatable.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only ids.")
 @output_option()
 def command(cluster: str | None, states: tuple[str, ...], quiet: bool, output: str) -> None:
     """List the jobs of this machine and of every other cluster that answers, newest first."""

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     ),
 )
 @job_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job ends. Ctrl-C leaves; the job goes on.")
-@click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Only this rank.")
-@click.option("--node", metavar="NODE", help="Only this node.")
-@click.option("--round", "round_", metavar="K", type=click.IntRange(min=1), help="Only this round.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job ends; Ctrl-C only stops following.")
+@click.option("--rank", metavar="R", type=click.IntRange(min=0), help="Show only this rank.")
+@click.option("--node", metavar="NODE", help="Show only this node.")
+@click.option("--round", "round_", metavar="K", type=click.IntRange(min=1), help="Show only this round.")
 @click.option(
     "--tail",
     metavar="N",
     type=click.IntRange(min=0),
-    help="Begin with the last N lines of each worker, in the newest round.",
+    help="Start at the last N lines of each worker, in the newest round.",
 )
-@click.option("--stream", type=click.Choice(["out", "err"]), help="Only stdout, or only stderr.")
+@click.option("--stream", type=click.Choice(["out", "err"]), help="Show only stdout or stderr.")
 @output_option()
 def command(
     job: str,
@@ -46,7 +46,7 @@ def command(
     stream: str | None,
     output: str,
 ) -> int:
-    """Show or follow what the workers wrote: their stdout on stdout, their stderr on stderr.
+    """Show or follow the workers' output: their stdout on stdout, their stderr on stderr.
 
     With more than one worker each line begins with its rank, or with its task's name where the job has roles. With
     -o json every line is one JSON document on stdout.

@@ -21,7 +21,7 @@ from petctl.cli.options import examples
         "petctl render -c k8s --with-secrets train.py | kubectl apply -f -",
     ),
 )
-@click.option("--with-secrets", is_flag=True, help="With the job's own token and key, so that it can be started.")
+@click.option("--with-secrets", is_flag=True, help="Include the job's token and keys, so that it can be started.")
 @job_options("yaml", "json")
 def command(with_secrets: bool, **options: Any) -> None:
     """Show what would be started, without starting it; stored secrets are named, never shown.
@@ -32,5 +32,5 @@ def command(with_secrets: bool, **options: Any) -> None:
 
     text = render(build_job(options), options["cluster"], options["output"], with_secrets)
     if with_secrets:
-        click.echo("petctl: this holds the job's token and keys: keep it private, and start it once only", err=True)
+        click.echo("petctl: this contains the job's token and keys: keep it private, and start it only once", err=True)
     click.echo(text, nl=False)

@@ -18,9 +18,9 @@ from petctl.cli.options import examples, output_option
     ),
 )
 @click.argument("job")
-@click.option("-c", "--cluster", metavar="NAME", help="Run it there instead.")
-@click.option("--new-code", is_flag=True, help="Take the code as it is now, not as it was then.")
-@click.option("--resume", is_flag=True, help="Go on from the checkpoints that it left.")
+@click.option("-c", "--cluster", metavar="NAME", help="Run on this cluster instead.")
+@click.option("--new-code", is_flag=True, help="Use today's code instead of the job's.")
+@click.option("--resume", is_flag=True, help="Continue from the job's checkpoints.")
 @click.option("-q", "--quiet", is_flag=True, help="Only print errors.")
 @output_option()
 def command(job: str, cluster: str | None, new_code: bool, resume: bool, quiet: bool, output: str) -> int:

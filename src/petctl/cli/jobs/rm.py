@@ -28,21 +28,21 @@ class Kept(NamedTuple):
     ),
 )
 @jobs_argument
-@click.option("--finished", is_flag=True, help="All jobs that have ended, on this machine or on the cluster of -c.")
-@click.option("-c", "--cluster", metavar="NAME", help="With --finished: the cluster, instead of this machine.")
+@click.option("--finished", is_flag=True, help="Remove all ended jobs of this machine or of -c.")
+@click.option("-c", "--cluster", metavar="NAME", help="With --finished: jobs of this cluster.")
 @click.option("--force", is_flag=True, help="Kill a job that is still running, then remove it.")
 @output_option()
 def command(jobs: tuple[str, ...], finished: bool, cluster: str | None, force: bool, output: str) -> int:
     """Remove finished jobs: logs, outputs and checkpoints in their directories too."""
     if not jobs and not finished:
-        raise UsageError("which job? Name one, or all that have ended with --finished")
+        raise UsageError("no job given: name one, or use --finished for all that have ended")
     if cluster and not finished:
-        raise UsageError("-c goes with --finished; a job is found by its id on every cluster")
+        raise UsageError("-c needs --finished; a job's id is enough to find it on any cluster")
     named = {handle.id: handle for handle in find_jobs(jobs)}
     running = [name for name, handle in named.items() if not force and _is_running(handle)]
     if running:
         names = " ".join(running)
-        raise UsageError(f"still going on: {names}. Nothing is removed; first: petctl cancel {names}, or use --force")
+        raise UsageError(f"still running: {names}. Nothing was removed; first: petctl cancel {names}, or use --force")
     ended, kept = _ended(cluster) if finished else ([], [])
     removed, failed = [], False
     for handle in {**{handle.id: handle for handle in ended}, **named}.values():

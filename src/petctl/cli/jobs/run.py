@@ -26,7 +26,7 @@ from petctl.cli.options import examples, print_json
     ),
 )
 @job_options()
-@click.option("-d", "--detach", is_flag=True, help="Do not follow: print the job's id and return.")
+@click.option("-d", "--detach", is_flag=True, help="Print the job's id and return at once.")
 def command(detach: bool, **options: Any) -> int:
     """Start a job, follow it to its end, exit with its exit code.
 
@@ -63,13 +63,13 @@ def command(detach: bool, **options: Any) -> int:
             status = follower.follow(pressed)
         except BrokenPipeError:
             silence_broken_streams()
-            screen.say(f"nobody reads the output any more; job {handle.id} goes on (petctl status {handle.id})")
+            screen.say(f"the output was closed; job {handle.id} keeps running (petctl status {handle.id})")
             return READER_GONE
         except OSError:  # the disk of stdout is full, for one
-            screen.say(f"job {handle.id} goes on (petctl status {handle.id})")
+            screen.say(f"job {handle.id} keeps running (petctl status {handle.id})")
             raise
         except KeyboardInterrupt:
-            screen.complain(f"left while job {handle.id} may still go on (petctl status {handle.id})")
+            screen.complain(f"stopped following; job {handle.id} may still be running (petctl status {handle.id})")
             return INTERRUPTED
     if as_json:
         print_json(status.to_dict())

@@ -20,17 +20,17 @@ TIMED_OUT = 3  # not 124: that is a job over its own time limit
     ),
 )
 @jobs_argument
-@click.option("--timeout", metavar="TIME", help="Give up after: 90s, 10m. Exit code 3; the jobs go on.")
+@click.option("--timeout", metavar="TIME", help="Give up after: 90s, 10m; exit code 3, jobs keep running.")
 @output_option()
 def command(jobs: tuple[str, ...], timeout: str | None, output: str) -> int:
-    """Wait for jobs to end, exit with their exit code.
+    """Wait for jobs, exit with their exit code.
 
     With several jobs: the code of the first, in the given order, that did not succeed.
     """
     from petctl.cli.terminal.ending import exit_code
 
     if not jobs:
-        raise UsageError("which job? 'petctl list' shows them")
+        raise UsageError("no job given ('petctl list' shows them)")
     limit = _seconds(timeout)
     ends_at = None if limit is None else time.monotonic() + limit
     handles = find_jobs(jobs, patient=True)
@@ -45,7 +45,7 @@ def command(jobs: tuple[str, ...], timeout: str | None, output: str) -> int:
     late = [status for status in statuses if not status.final]
     if late:
         names = ", ".join(f"{status.id} ({status.state})" for status in late)
-        click.echo(f"petctl: still going on after {timeout}: {names}", err=True)
+        click.echo(f"petctl: still running after {timeout}: {names}", err=True)
         return TIMED_OUT
     if output != "json":
         for status in statuses:

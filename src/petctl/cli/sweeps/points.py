@@ -49,16 +49,16 @@ def points_of(parameters: Sequence[str], random: int | None, seed: int | None, f
     rows = read_points(file) if file else None
     if not parsed and rows is None:
         raise UsageError(
-            "over what? Name a parameter and its values: -p lr=0.1,0.01, or a file of points: --points FILE "
-            "('petctl sweep --help' lists the verbs)"
+            "no parameters: give one with its values: -p lr=0.1,0.01, or a file of points: "
+            "--points FILE ('petctl sweep --help' lists the commands)"
         )
     check_names([*(rows[0] if rows else ()), *(parameter.name for parameter in parsed)])
     if random is None:
         if seed is not None:
-            raise UsageError("--seed belongs to --random N")
+            raise UsageError("--seed needs --random N")
         return grid(parsed, rows or [{}])
     if rows is not None:
-        raise UsageError("--random draws points and --points reads them from a file; keep one")
+        raise UsageError("give either --random or --points, not both")
     return draw(parsed, random, seed or 0)
 
 
@@ -132,7 +132,7 @@ class _Files:
 
         both = sorted(self._parameters & set(sets))
         if both:
-            raise UsageError(f"{both[0]} is a parameter, and --set gives it a value too; keep one")
+            raise UsageError(f"{both[0]} is a parameter and has a value from --set too; keep one")
         if path not in self._parsed:
             document, builder = document_of(path)
             self._parsed[path] = document, builder, names_in(document.root)
@@ -152,6 +152,6 @@ class _Files:
         read = read_any(path, sets)
         if read.secrets:
             raise UsageError(
-                f"{path}: holds secrets, which a sweep cannot keep; store them first: petctl secret set NAME"
+                f"{path}: contains secrets, which a sweep cannot keep; store them first: petctl secret set NAME"
             )
         return read

@@ -46,8 +46,8 @@ def drive(folder: SweepDirectory, quiet: bool, as_json: bool) -> int:
     if not over:
         running = len(driver.history.open)
         click.echo(
-            f"petctl: left the sweep {folder.name}; {running} of its jobs go on. To go on with the others: "
-            f"petctl sweep resume {folder.name}; to end it: petctl sweep cancel {folder.name}",
+            f"petctl: left the sweep {folder.name}; {running} of its jobs keep running. To continue it: petctl "
+            f"sweep resume {folder.name}; to end it: petctl sweep cancel {folder.name}",
             err=True,
         )
         return INTERRUPTED
@@ -94,10 +94,10 @@ def untold(driver: Driver, summary: Summary) -> list[str]:
         return []
     others = sorted({name for attempt in driver.history.attempts.values() for name in attempt.metrics} - {"step"})
     if driver.limits.regex:
-        why = "--metric-regex found no number in what rank 0 printed"
+        why = "--metric-regex found no number in the output of rank 0"
     else:
         why = f"they reported {', '.join(others)}" if others else "they reported no metric"
-    return [f"no point has told its {metric}: {why}; see what one printed with: petctl logs {ended.job}"]
+    return [f"no point reported {metric}: {why}; see its output with: petctl logs {ended.job}"]
 
 
 def advice(summary: Summary) -> list[str]:
@@ -106,9 +106,7 @@ def advice(summary: Summary) -> list[str]:
         return [f"the sweep is stopped; continue it with: petctl sweep resume {summary.name}"]
     failed = next((row for row in summary.rows if row.state in ("failed", "lost")), None)
     if failed is not None and summary.state != "driven":
-        return [
-            f"see why with: petctl logs {failed.job}; to run those that failed again: petctl sweep retry {summary.name}"
-        ]
+        return [f"see why with: petctl logs {failed.job}; to retry failed points: petctl sweep retry {summary.name}"]
     return []
 
 

@@ -47,23 +47,39 @@ def command() -> None:
 
 
 @command.command("run", cls=JobCommand, context_settings=CONTEXT, epilog=examples(*RUN_EXAMPLES))
-@click.option("-p", "--param", "parameters", metavar="NAME=VALUES", multiple=True, help="A parameter; see above.")
-@click.option("--points", "file", metavar="FILE", help="Points of a file: .csv, .json, .jsonl, .yaml.")
-@click.option("--random", metavar="N", type=int, help="Draw N points instead of trying every combination.")
-@click.option("--seed", metavar="N", type=int, help="... others than those of seed 0.")
-@click.option("-j", "--jobs", metavar="N", type=int, default=0, help="At most N jobs at once; else the line decides.")
-@click.option("--retries", metavar="N", type=int, default=0, help="Submit a failed point again, up to N times.")
-@click.option("--metric", metavar="NAME", default="", help="Compare points by this reported metric.")
-@click.option("--metric-regex", "regex", metavar="RE", default="", help="... or by what its group finds in the log.")
-@click.option("--goal", type=click.Choice(["min", "max"]), default="min", show_default=True, help="What is better.")
 @click.option(
-    "--take", type=click.Choice(["last", "best"]), default="last", show_default=True, help="Which value counts."
+    "-p", "--param", "parameters", metavar="NAME=VALUES", multiple=True, help="Parameter and its values; see above."
+)
+@click.option("--points", "file", metavar="FILE", help="Read points from .csv, .json, .jsonl or .yaml.")
+@click.option("--random", metavar="N", type=int, help="Draw N points instead of trying every combination.")
+@click.option("--seed", metavar="N", type=int, help="With --random: seed of the draw.  [default: 0]")
+@click.option(
+    "-j", "--jobs", metavar="N", type=int, default=0, help="Run at most N jobs at once; default: as the queue allows."
+)
+@click.option("--retries", metavar="N", type=int, default=0, help="Retry a failed point up to N times.")
+@click.option("--metric", metavar="NAME", default="", help="Compare points by this reported metric.")
+@click.option(
+    "--metric-regex", "regex", metavar="RE", default="", help="Compare points by what its group finds in the log."
+)
+@click.option(
+    "--goal",
+    type=click.Choice(["min", "max"]),
+    default="min",
+    show_default=True,
+    help="Whether less or more is better.",
+)
+@click.option(
+    "--take",
+    type=click.Choice(["last", "best"]),
+    default="last",
+    show_default=True,
+    help="Value of a point that counts.",
 )
 @click.option("--stop-when", metavar="COND", multiple=True, help="End a point early: 'loss>10', 'loss=nan'.")
-@click.option("--early-stop", type=click.Choice(["median"]), help="End points that are worse than the median.")
-@click.option("--warm-up", metavar="N|TIME", default="", help="... not before so many steps, or so long.")
-@click.option("--until", metavar="COND", default="", help="End the sweep when a point has reached: 'acc>=0.95'.")
-@click.option("-d", "--detach", is_flag=True, help="Drive it in the background: print its name and return.")
+@click.option("--early-stop", type=click.Choice(["median"]), help="End points worse than the median.")
+@click.option("--warm-up", metavar="N|TIME", default="", help="With --early-stop: not before N steps or this time.")
+@click.option("--until", metavar="COND", default="", help="End the sweep once a point reaches: 'acc>=0.95'.")
+@click.option("-d", "--detach", is_flag=True, help="Print its name and return; run in the background.")
 @job_options()
 def run(
     parameters: tuple[str, ...], file: str | None, random: int | None, seed: int | None, detach: bool, **options: Any
@@ -104,7 +120,7 @@ def run(
             for line in first_words(name, points):
                 click.echo(f"petctl: {line}", err=True)
         elif not begun.folder.driven():
-            click.echo(f"petctl: sweep {name} goes on where it was", err=True)
+            click.echo(f"petctl: continuing sweep {name}", err=True)
     if begun.again and not begun.folder.driven():
         begun.folder.note("resume")
     return start(name, detach, quiet, as_json)

@@ -38,12 +38,12 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 _NAME = click.argument("name", metavar="SWEEP", shell_complete=_complete)
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Only print errors.")
-_DETACH = click.option("-d", "--detach", is_flag=True, help="Drive it in the background and return.")
+_DETACH = click.option("-d", "--detach", is_flag=True, help="Return at once; run in the background.")
 
 
 @click.command("status", epilog=examples("petctl sweep status tune", "petctl sweep status -w tune"))
 @_NAME
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again until it is over.")
+@click.option("-w", "--watch", is_flag=True, help="Keep showing it until it ends.")
 @output_option()
 def status(name: str, watch: bool, output: str) -> None:
     """Show the points of a sweep: parameters, state, metric, job."""
@@ -68,8 +68,10 @@ def status(name: str, watch: bool, output: str) -> None:
 
 @click.command("resume", epilog=examples("petctl sweep resume tune", "petctl sweep resume -j 8 tune"))
 @_NAME
-@click.option("-j", "--jobs", metavar="N", type=int, help="From now on at most N jobs at once; 0: the line decides.")
-@click.option("--retries", metavar="N", type=int, help="From now on submit a failed point again, up to N times.")
+@click.option(
+    "-j", "--jobs", metavar="N", type=int, help="From now on, run at most N jobs at once; 0: as the queue allows."
+)
+@click.option("--retries", metavar="N", type=int, help="From now on, retry a failed point up to N times.")
 @_DETACH
 @_QUIET
 @output_option()
@@ -93,7 +95,7 @@ def resume(name: str, jobs: int | None, retries: int | None, detach: bool, quiet
 
 @click.command("retry", epilog=examples("petctl sweep retry tune", "petctl sweep retry --point 7 tune"))
 @_NAME
-@click.option("--point", "numbers", metavar="N", type=int, multiple=True, help="Only this one, however it ended.")
+@click.option("--point", "numbers", metavar="N", type=int, multiple=True, help="Only this point, however it ended.")
 @_DETACH
 @_QUIET
 @output_option()
@@ -107,15 +109,15 @@ def retry(name: str, numbers: tuple[int, ...], detach: bool, quiet: bool, output
         if number not in driver.history.points:
             raise UsageError(f"{folder.name} has the points 1 to {len(driver.history.points)}, and no {number}")
         if driver.history.points[number].open:
-            raise UsageError(f"point {number} of {folder.name} has not ended; petctl cancel its job first")
+            raise UsageError(f"point {number} of {folder.name} has not ended; cancel its job first (petctl cancel)")
     if driver.history.reached:
-        raise UsageError(f"{folder.name} has what it wanted: {driver.history.reached}; start one without --until")
+        raise UsageError(f"{folder.name} has reached its goal: {driver.history.reached}; start one without --until")
     chosen = list(numbers) or [number for number in driver.history.points if driver.history.state(number) in AGAIN]
     if not chosen:
-        raise UsageError(f"no point of {folder.name} failed; name one with --point N to run it again nevertheless")
+        raise UsageError(f"no point of {folder.name} failed; choose one with --point N to run it again anyway")
     folder.note("retry", points=[number for number in chosen if not driver.history.points[number].open])
     if folder.driven():
-        click.echo(f"petctl: whoever drives {folder.name} submits {counted(len(chosen), 'point')} again", err=True)
+        click.echo(f"petctl: the driver of {folder.name} submits {counted(len(chosen), 'point')} again", err=True)
         return 0
     return start(folder.name, detach, quiet, output == "json")
 
@@ -130,7 +132,7 @@ def cancel(name: str, output: str) -> None:
     folder = _found(name)
     folder.note("cancel")
     if folder.driven():
-        click.echo(f"petctl: whoever drives {folder.name} cancels its jobs now", err=True)
+        click.echo(f"petctl: the driver of {folder.name} cancels its jobs now", err=True)
     else:
         driver = _driver(folder)
         with _where_begun(driver):
@@ -177,8 +179,8 @@ def ls(output: str) -> None:
 
 @click.command("plot", epilog=examples("petctl sweep plot tune", "petctl sweep plot --text tune"))
 @_NAME
-@click.option("-f", "--file", metavar="FILE", help="Where the picture goes; default: SWEEP.svg.")
-@click.option("-t", "--text", is_flag=True, help="Print it here instead: a line for each point through its values.")
+@click.option("-f", "--file", metavar="FILE", help="Write the plot to FILE; default: SWEEP.svg.")
+@click.option("-t", "--text", is_flag=True, help="Print a text plot instead: one line per point.")
 @output_option()
 def plot(name: str, file: str | None, text: bool, output: str) -> None:
     """Draw points as lines through their values, and the metric over each parameter and over steps, as an SVG picture.
@@ -188,7 +190,7 @@ def plot(name: str, file: str | None, text: bool, output: str) -> None:
     from petctl.sweeps.plot import draw
 
     if text and (file or output == "json"):
-        raise UsageError("--text prints the picture; leave -f and -o json out")
+        raise UsageError("--text prints the plot; leave -f and -o json out")
     driver = _seen(_found(name))
     if text:
         from petctl.cli.sweeps.show import print_picture
@@ -203,7 +205,7 @@ def plot(name: str, file: str | None, text: bool, output: str) -> None:
     if output == "json":
         print_json({"file": str(path)})
     else:
-        click.echo(f"petctl: drawn into {path}", err=True)
+        click.echo(f"petctl: wrote {path}", err=True)
 
 
 @click.command("export", epilog=examples("petctl sweep export tune > tune.csv", "petctl sweep export -o json tune"))
@@ -223,7 +225,7 @@ def export(name: str, output: str) -> None:
 
 @click.command("rm", epilog=examples("petctl sweep rm tune", "petctl sweep rm --keep-jobs tune"))
 @_NAME
-@click.option("--keep-jobs", is_flag=True, help="Forget only what belongs to the sweep; its jobs stay.")
+@click.option("--keep-jobs", is_flag=True, help="Remove only the sweep; keep its jobs.")
 @output_option()
 def rm(name: str, keep_jobs: bool, output: str) -> None:
     """Remove a stopped sweep, and its jobs with their files."""
@@ -234,7 +236,7 @@ def rm(name: str, keep_jobs: bool, output: str) -> None:
             driver = _driver(folder)
             _peek(driver)
             if driver.history.open:
-                raise UsageError(f"jobs of {folder.name} still go on; first: petctl sweep cancel {folder.name}")
+                raise UsageError(f"jobs of {folder.name} are still running; first: petctl sweep cancel {folder.name}")
             for job_id in driver.history.attempts:
                 handle = driver.own(job_id)
                 if handle is not None:  # submitted, and nobody has removed it

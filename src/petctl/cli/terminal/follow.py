@@ -97,7 +97,7 @@ class Follower:
             with self._cancelling:
                 self._handle.cancel(kill=kill)
         except Exception as error:  # the user must hear of any: the job may go on
-            self._funnel.put(f"the job could not be cancelled: {error}")
+            self._funnel.put(f"cannot cancel the job: {error}")
 
 
 @contextmanager

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 def volume_objects(kind: str, name: str, where: str, size: str, namespace: str, secret: str) -> list[dict[str, Any]]:
     """Class and volume of a file system; `secret`: of an Azure share, with its account's name and key."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a volume: lower-case letters, digits and '-', at most 63")
+        raise UsageError(f"{name!r} is not a valid volume name: use lower-case letters, digits and '-', at most 63")
     if secret and kind != "azure-files":
         raise UsageError(f"--secret is for azure-files; {kind} needs none")
     driver, source, options = _SOURCES[kind](name, where, namespace, secret)
@@ -54,14 +54,14 @@ _Source = tuple[str, dict[str, Any], Sequence[str]]  # provisioner, source of th
 
 def _efs(name: str, where: str, namespace: str, secret: str) -> _Source:
     if not _EFS.fullmatch(where):
-        raise UsageError(f"{where!r} is no id of an EFS file system; it is like fs-0123456789abcdef0, or fs-...:/path")
+        raise UsageError(f"{where!r} is not the id of an EFS file system, such as fs-0123456789abcdef0 or fs-...:/path")
     return "efs.csi.aws.com", {"csi": {"driver": "efs.csi.aws.com", "volumeHandle": where}}, ()
 
 
 def _azure_files(name: str, where: str, namespace: str, secret: str) -> _Source:
     account, slash, share = where.partition("/")
     if not account or not slash or not share or "/" in share:
-        raise UsageError(f"{where!r} does not name a share of Azure Files; it is like ACCOUNT/SHARE")
+        raise UsageError(f"{where!r} is not a share of Azure Files, such as ACCOUNT/SHARE")
     if not secret or not namespace:
         raise UsageError(
             "a share of Azure Files needs --secret NAME and --namespace NAMESPACE: a Secret there with "
@@ -80,7 +80,7 @@ def _azure_files(name: str, where: str, namespace: str, secret: str) -> _Source:
 def _nfs(name: str, where: str, namespace: str, secret: str) -> _Source:
     server, colon, path = where.rpartition(":")
     if not colon or not server or not path.startswith("/"):
-        raise UsageError(f"{where!r} does not name an NFS export; it is like SERVER:/PATH")
+        raise UsageError(f"{where!r} is not an NFS export, such as SERVER:/PATH")
     return "kubernetes.io/no-provisioner", {"nfs": {"server": server, "path": path}}, ()
 
 

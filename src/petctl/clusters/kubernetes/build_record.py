@@ -170,7 +170,7 @@ def _folders(
     if not mapped or job.folders == NONE:
         return [], {}
     if not code:
-        raise UsageError("mapped folders are shown inside a job's code, and it has none; run it with --no-folders")
+        raise UsageError("mapped folders appear inside a job's code, but this job has none; run it with --no-folders")
     folders, _ = pin_folders(job, cluster, home, code)
     return folders, folder_grants(folders)
 
@@ -180,7 +180,7 @@ def _check_reach(grants: Mapping[str, Mapping[str, Any]], folders: Sequence[Mapp
     local = [folder["location"] for folder in folders if folder["directory"]]
     local += [pinned["location"] for pinned in grants.values() if pinned["location"].startswith("/")]
     if local:
-        raise UsageError(f"{local[0]} is a directory of this machine, which pods do not see; use s3:// or az://")
+        raise UsageError(f"{local[0]} is a directory of this machine, which pods cannot see; use s3:// or az://")
 
 
 def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -192,7 +192,7 @@ def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any]
     code, notes, why_not = code_of(job, home, folders)
     if not code:
         check_command(job, str(Path(job.cwd or ".").expanduser().absolute()))
-    return code, [*notes, f"no code is taken along: {why_not}"] if why_not else notes
+    return code, [*notes, f"no code is included: {why_not}"] if why_not else notes
 
 
 def _pieces(code: Mapping[str, Any], piece: int) -> int:
@@ -201,14 +201,14 @@ def _pieces(code: Mapping[str, Any], piece: int) -> int:
     archive = Path(code["archive"])
     if not archive.exists():
         raise UsageError(
-            f"the code of that job (of {code['source']}) is not on this machine any more; "
-            "take it anew: petctl resubmit --new-code"
+            f"the code of that job (of {code['source']}) is no longer on this machine; "
+            f"use today's: petctl resubmit --new-code"
         )
     size = archive.stat().st_size
     if size > MOST_CODE:
         raise UsageError(
-            f"the code's archive has {-(-size >> 20)} MiB, and {MOST_CODE >> 20} MiB can be kept in a "
-            "cluster; leave more out with .petctlignore"
+            f"the code archive has {-(-size >> 20)} MiB, but a cluster can keep only "
+            f"{MOST_CODE >> 20} MiB; leave more out with .petctlignore"
         )
     return -(-size // piece)
 
@@ -227,7 +227,7 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> PodSe
         )
     own, place = settings.get("pod") or {}, f"clusters.{settings['name']}.pod"
     if not isinstance(own, Mapping):
-        raise UsageError(f"{place} must be a piece of a pod template, not {own!r}")
+        raise UsageError(f"{place} must be part of a pod template, not {own!r}")
     return PodSettings(
         image=image,
         pull_policy=str(settings.get("pull_policy") or ""),

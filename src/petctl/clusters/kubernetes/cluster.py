@@ -140,7 +140,7 @@ class KubernetesCluster:
 
             cabinet = Cabinet(self.home / "bundles")
             if not is_snapshot_id(code.get("id")):
-                raise UsageError(f"the record of {job_id} is damaged: {code.get('id')!r} is not the id of a snapshot")
+                raise UsageError(f"the record of {job_id} is damaged: {code.get('id')!r} is not a snapshot id")
             if pieces and not cabinet.has(code["id"]):
                 cabinet.take_in(code["id"], partial(self._bring_code, job_id, pieces), bounds_of(code))
             code["archive"] = str(cabinet.path(code["id"]))
@@ -157,7 +157,7 @@ class KubernetesCluster:
             found = self._api.get(path("configmaps", self._namespace, object_name(job_id)))
             record: dict[str, Any] = json.loads(found["data"]["job.json"])
         except (NoSuchObject, KeyError):  # or something of that name which is no job's
-            raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
+            raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows the jobs") from None
         return {**record, "cluster": self.name}  # its name there may be another, or none
 
     # -- looking -------------------------------------------------------------------------------------------------------
@@ -306,7 +306,9 @@ class KubernetesCluster:
         """In the job's store; without one they go with their pods."""
         record = self._record(job_id)
         if not record["results"]:
-            raise UsageError(f"the outputs of {job_id} are in its pods only, and go with them; --store keeps them")
+            raise UsageError(
+                f"the outputs of {job_id} are only in its pods, and are deleted with them; --store keeps them"
+            )
         from petctl.submission.results import outputs_of
 
         return outputs_of(record)
@@ -390,7 +392,7 @@ class KubernetesCluster:
             return alive[min(alive, key=natural)]
         if node not in alive:
             known = ", ".join(sorted(alive, key=natural)) or "none"
-            which = f"no node {node!r} that runs" if node is not None else "no node that runs"
+            which = f"no running node {node!r}" if node is not None else "no node that runs"
             raise NotFound(f"{job_id} has {which}; those that run: {known}")
         return alive[node]
 
@@ -423,7 +425,7 @@ class KubernetesCluster:
         missing = sorted(wanted - set(self.list_secrets())) if wanted else []
         if missing:
             raise NotFound(
-                f"there is no secret {missing[0]!r} in {self.name}; keep it with: petctl secret set -c {self.name} "
+                f"there is no secret {missing[0]!r} in {self.name}; create it with: petctl secret set -c {self.name} "
                 f"{missing[0]}"
             )
 
@@ -434,7 +436,7 @@ class KubernetesCluster:
         try:
             owner = self._owners.find(job_id)
         except NoSuchObject:
-            raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows those there are") from None
+            raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows the jobs") from None
         return owner, self._asking.pods(job_id)
 
     def _record_or_bare(self, job_id: str, owner: Owner) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class CoordinatorClient:
         except (Forbidden, Unauthorised):
             raise
         except KubernetesError as error:
-            raise Unreachable(f"the coordinator of {job_id} cannot be asked: {error}") from None
+            raise Unreachable(f"cannot reach the coordinator of {job_id}: {error}") from None
 
     def join_file(self, job_id: str, control: bool = False) -> JoinFile:
         """What leads to it, as its nodes have it; `control`: with the right to steer."""
@@ -80,7 +80,7 @@ class CoordinatorClient:
 
         alive = running(pods)
         if not alive:
-            raise Unreachable(f"the coordinator of {job_id} does not run now; try again")
+            raise Unreachable(f"the coordinator of {job_id} is not running now; try again")
         newest = alive[-1]["metadata"]["name"]
         return ControlLink(
             self.join_file(job_id, control=True), dial=lambda: self._api.dial(self._namespace, newest, PORT)

@@ -129,7 +129,7 @@ def progress(owner: Object, now: float, created: float) -> tuple[str, str]:
     status = owner.get("status") or {}
     if not status.get("phase"):
         if now - created < UNSEEN:
-            return "pending", "waiting: its operator is to see it"
-        return "pending", "waiting: no operator has seen it; is one installed? petctl operator install"
+            return "pending", "waiting: its operator has not seen it yet"
+        return "pending", "waiting: no operator has seen it; to install one: petctl operator install"
     message = str(status.get("message") or "its coordinator is starting").removeprefix("waiting: ")
     return _STATES.get(status["phase"], "starting"), f"waiting: {message}"

@@ -67,11 +67,11 @@ class Owner(ABC):
                 found = self._api.patch(f"{kinds}/{name}", {"metadata": references}, "strategic")
                 if found.get("binaryData") != manifest["binaryData"]:
                     raise UsageError(
-                        f"the ConfigMap {name} of {self._namespace} is not what petctl made it; "
-                        "delete it when no job uses it, and submit the job again"
+                        f"the ConfigMap {name} of {self._namespace} was changed since petctl created it; delete "
+                        f"it when no job uses it, and submit the job again"
                     )
                 return
-        raise Conflict(f"the ConfigMap {name} comes and goes; submit the job again")
+        raise Conflict(f"the ConfigMap {name} is created and deleted repeatedly; submit the job again")
 
     def resume(self) -> None:
         """Everything that it needs is there."""
@@ -240,13 +240,13 @@ class Owners:
         try:
             made = self._api.create(kinds, manifest)
         except ObjectExists:
-            raise AlreadyExists(f"there is a job {job_id} already") from None
+            raise AlreadyExists(f"job {job_id} already exists") from None
         except NoSuchObject as error:
             if kind is JobOwner or (error.status.get("details") or {}).get("kind") == "namespaces":
                 raise
             raise UsageError(
-                f"{self._api.access.where} knows no ElasticJobs; install the operator (petctl operator install), or do "
-                "without it (operator: false in the cluster's settings)"
+                f"{self._api.access.where} does not know ElasticJobs; install the operator (petctl "
+                f"operator install), or turn it off (operator: false in the cluster's settings)"
             ) from None
         return kind(self._api, self._namespace, job_id, made, f"{kinds}/{manifest['metadata']['name']}")
 

@@ -29,7 +29,7 @@ PLACE = "batch.kubernetes.io/job-completion-index"
 """... and how many indices of its Job were given up before."""
 _NO_START = ("StartError", "ContainerCannotRun")
 _NO_PYTHON = ("executable file not found", "no such file or directory", OLD_PYTHON)
-_NEEDS_PYTHON = "; for an image without Python 3.9 or newer name one that has it: kubernetes.agent_image"
+_NEEDS_PYTHON = "; if the image has no Python 3.9 or newer, set one that has it: kubernetes.agent_image"
 
 Object = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ def ended(owner: Object, pods: Iterable[Object]) -> dict[str, Any] | None:
 def _job_end(condition: Object) -> dict[str, Any] | None:
     if condition["type"] not in ("Complete", "Failed"):
         return None
-    sentence = "its coordinator's pod is gone, and with it how the job ended"
+    sentence = "its coordinator's pod is gone, so the job's outcome is unknown"
     if condition["type"] == "Failed":
         sentence = f"Kubernetes gave its coordinator up: {condition.get('message') or condition.get('reason')}"
     return {"state": "lost", "code": InternalError.code, "sentence": sentence}
@@ -119,7 +119,7 @@ def waiting_status(
     if owner["spec"].get("suspend"):
         status |= {"state": "queued", "sentence": f"queued: its {owner.get('kind') or 'Job'} is suspended"}
         if not record["command"]:
-            sentence = "its submission was cut short; remove what is left with petctl rm --force"
+            sentence = "its submission was interrupted; remove the rest with petctl rm --force"
             status |= {"sentence": sentence, "cut_short": True}
         elif never_woken(owner):
             status["cut_short"] = True
@@ -194,7 +194,7 @@ def why_blocked(pod: Object, called: str) -> str:
     for container in containers:
         waits = container.get("state", {}).get("waiting", {})
         if waits.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
-            return f"the image {container.get('image')} cannot be had ({waits.get('message') or waits['reason']})"
+            return f"the image {container.get('image')} is not available ({waits.get('message') or waits['reason']})"
         if waits.get("reason") and waits["reason"] not in ("ContainerCreating", "PodInitializing"):
             return f"{own} cannot start: {waits.get('message') or waits['reason']}"
         said = _why_not_begun(container)

@@ -49,6 +49,6 @@ def advertised_address(listen: str) -> str:
             route.connect((probe, 9))  # a datagram socket sends nothing: it only looks up the way
         except OSError:
             raise UsageError(
-                f"this machine has no route to others, so --listen {listen} tells them nothing; give its address"
+                f"this machine has no route to others, so --listen {listen} is of no use to them; give its address"
             ) from None
         return str(route.getsockname()[0])

@@ -105,8 +105,8 @@ class LocalCluster:
             if not is_no_room(error):
                 raise
             raise NoRoom(
-                f"the job was not submitted: no space left on the disk of {self.home}; make room there, "
-                "for instance with petctl rm --finished, and submit it again"
+                f"the job was not submitted: no space left on the disk of {self.home}; free space, for instance "
+                f"with petctl rm --finished, and submit it again"
             ) from None
 
     def notes(self, job_id: str) -> list[str]:
@@ -204,7 +204,7 @@ class LocalCluster:
         try:
             return str(self._ask(directory, "cancel", kill=kill))
         except Unreachable:
-            return "cancelling: its supervisor is being replaced and will see to it"
+            return "cancelling: its supervisor is being replaced and will finish it"
 
     def unanswered_advice(self, job_id: str) -> str:
         """Names the process that has to go, where there is one."""
@@ -291,7 +291,8 @@ class LocalCluster:
         if is_loopback(listen):
             if address and not is_loopback(address):
                 raise UsageError(
-                    f"{job_id} listens on {listen} only, out of reach for other machines; submit with --listen 0.0.0.0"
+                    f"{job_id} listens only on {listen}, so other machines cannot reach "
+                    f"it; submit with --listen 0.0.0.0"
                 )
             locator = {**join.locator, "outcome": str(directory.outcome)}
         else:
@@ -321,7 +322,7 @@ class LocalCluster:
     def _directory(self, job_id: str) -> JobDirectory:
         directory = JobDirectory(self.jobs / job_id)
         if not directory.job.exists():
-            raise NotFound(f"there is no job {job_id!r}; `petctl list` shows those there are")
+            raise NotFound(f"there is no job {job_id!r}; `petctl list` shows the jobs")
         return directory
 
     def _live(self, directory: JobDirectory, verb: str) -> dict[str, Any]:
@@ -357,7 +358,7 @@ def make_checkpoints(directory: JobDirectory, wanted: Path) -> None:
     try:
         wanted.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{CHECKPOINTS}={wanted} cannot be made: {error.strerror}; name another") from None
+        raise UsageError(f"{CHECKPOINTS}={wanted} cannot be created: {error.strerror}; choose another") from None
 
 
 def _resumed_by(directory: JobDirectory) -> list[str]:

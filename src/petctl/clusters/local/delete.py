@@ -19,14 +19,14 @@ def remove_directory(directory: JobDirectory) -> None:
     try:
         directory.path.rename(hidden)
     except FileNotFoundError:
-        raise NotFound(f"{directory.id} was removed by somebody else in this moment") from None
+        raise NotFound(f"{directory.id} was just removed by another process") from None
     forget_environment(directory)
     try:
         shutil.rmtree(hidden)
     except OSError as error:  # what a container has written may be another user's
         left = f"{error.filename or hidden}: {error.strerror}"
         raise PetctlError(
-            f"{directory.id} is removed, but not all of its files: {left}; remove {hidden} yourself"
+            f"removed {directory.id}, but not all of its files: {left}; remove {hidden} yourself"
         ) from None
     _remove_unused_code(directory.home / "bundles")
 

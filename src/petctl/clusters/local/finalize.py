@@ -87,7 +87,7 @@ def read_record(directory: JobDirectory) -> dict[str, Any]:
     """What was submitted."""
     record = read_json(directory.job)
     if record is None and not directory.path.exists():
-        raise NotFound(f"there is no job {directory.id!r} any more; somebody has removed it")
+        raise NotFound(f"job {directory.id!r} no longer exists; another process removed it")
     if record is None:
         raise InternalError(f"{directory.job} is missing or damaged; forget the job with: petctl rm {directory.id}")
     return record

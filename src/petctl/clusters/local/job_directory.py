@@ -196,8 +196,9 @@ def raise_epoch(directory: JobDirectory) -> int:
 
 def _no_epoch(directory: JobDirectory, why: str) -> InternalError:
     return InternalError(
-        f"{directory.epoch} {why}: without it nobody can tell which supervisor of {directory.id} is the newest. "
-        f"Write the highest epoch in {directory.events} there, or end the job: petctl cancel --kill {directory.id}"
+        f"{directory.epoch} {why}: without it petctl cannot tell which supervisor of "
+        f"{directory.id} is the newest. Write the highest epoch in {directory.events} there, or end the job: "
+        f"petctl cancel --kill {directory.id}"
     )
 
 

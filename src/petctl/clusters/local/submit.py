@@ -38,7 +38,7 @@ def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
     if directory.path.exists():
         with suppress(PetctlError):  # its first submitter may have been killed before it could start it
             line.look()
-        raise AlreadyExists(f"there is a job {directory.id} already")
+        raise AlreadyExists(f"job {directory.id} already exists")
     draft = jobs / f".new-{secrets.token_hex(6)}"
     slots = slots_of(directory.home, plan["cluster"])
     try:
@@ -95,7 +95,7 @@ def _give_name(draft: Path, directory: JobDirectory) -> None:
         draft.rename(directory.path)
     except OSError:
         if directory.path.exists():
-            raise AlreadyExists(f"there is a job {directory.id} already") from None
+            raise AlreadyExists(f"job {directory.id} already exists") from None
         raise
 
 

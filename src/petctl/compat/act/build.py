@@ -48,7 +48,7 @@ def build(
     _publish(config, raw, say)
     if COMPILE not in raw.special:
         raise UsageError(
-            f"there is no {COMPILE} in {config.root}, so there is nothing to build; the code is pinned as it is"
+            f"there is no {COMPILE} in {config.root}, so there is nothing to build; pinning the code as it is"
         )
     here = without_missing_engine(replace(config, cluster=DEFAULT), say)
     handle = _started(here, raw, line)
@@ -68,7 +68,7 @@ def build(
         )
     now = last_pin(config)
     if now is None or now.id != raw.id:
-        raise PetctlError(f"other code was pinned while {COMPILE} ran; that stays, and what was built is thrown away")
+        raise PetctlError(f"other code was pinned while {COMPILE} ran; keeping that and discarding the build")
     made = _pinned(config, raw, tree, Path(handle.outputs()[0].location, _TREE))
     say(f"built; {made.sentence()}")
     _publish(config, made, say)

@@ -167,7 +167,7 @@ class AMLClient:
         if from_cluster_folder:
             if source is None or from_cluster_folder not in source.folders:
                 raise UsageError(
-                    f"from_cluster_folder: {from_cluster_folder!r} is no mapped folder of "
+                    f"from_cluster_folder: {from_cluster_folder!r} is not a mapped folder of "
                     f"{from_cluster or 'any from_cluster: name one'}"
                 )
             here = path.removeprefix("./").partition("/")[0]

@@ -125,7 +125,7 @@ def compile_line(arguments: str) -> str:
     try:
         return shlex.join(["bash", COMPILE, *shlex.split(arguments)])
     except ValueError:
-        raise UsageError(f"compile_args (-ca) {arguments!r}: a quote is opened and not closed") from None
+        raise UsageError(f"compile_args (-ca) {arguments!r}: a quote is not closed") from None
 
 
 def held_of(job_record: Mapping[str, Any]) -> bool:
@@ -140,7 +140,7 @@ def layout_of(config: Config, wish: RunRequest) -> Layout:
     if total is None:
         total = config.gpu_per_node
     if total < 0:
-        raise UsageError(f"{total} GPUs: a number of GPUs is 0 or more")
+        raise UsageError(f"{total} GPUs: the number of GPUs must be 0 or more")
     if total == 0:
         return Layout("1", 1, 0, "elastic", 0)
     each = config.gpu_per_node
@@ -182,7 +182,7 @@ def keep_password(config: Config) -> None:
 
 def _nodes(gpus: int, each: int, where: str = "", whole: bool = False) -> int:
     if each == 0:
-        raise UsageError(f"{where}{gpus} GPUs were asked for, and gpu_per_node is 0; correct one of them")
+        raise UsageError(f"{where}{gpus} GPUs were requested, but gpu_per_node is 0; correct one of them")
     if gpus <= each and not (whole and gpus < each):
         return 1
     if gpus % each:
@@ -195,7 +195,7 @@ def _nodes(gpus: int, each: int, where: str = "", whole: bool = False) -> int:
 def _is_line(argv: Sequence[str]) -> bool:
     """One word with blanks in it is a line for the shell."""
     if not argv or not argv[0].strip():
-        raise UsageError("there is no command; write it behind submit: act submit python train.py")
+        raise UsageError("no command: give one after submit: act submit python train.py")
     return len(argv) == 1 and len(argv[0].split()) > 1
 
 
@@ -230,7 +230,7 @@ def _without_mpirun(layout: Layout) -> Layout:
     if (layout.nodes, layout.procs) == ("1", 1):
         return layout._replace(launcher="elastic")
     raise UsageError(
-        "several processes are started by mpirun, and there is none on the PATH of this machine; install Open MPI "
+        "several processes need mpirun, which is not on the PATH of this machine; install Open MPI "
         "(on Debian and Ubuntu: apt install openmpi-bin), or write launcher: elastic into the configuration, under "
         "which petctl starts them itself with RANK, WORLD_SIZE and MASTER_ADDR; for one process: -single, or -n 1"
     )

@@ -112,16 +112,16 @@ def url(config: Config, path: str, days: float = LINK_DAYS) -> str:
 
     spot = find_spot(config, path)
     if spot.there.kind != "az":
-        raise UsageError(f"{path} is in a file share, {spot.there}; links are for blobs")
+        raise UsageError(f"{path} is in a file share, {spot.there}; a link needs a blob")
     if not spot.place.account.key:
         raise UsageError(
-            f"a link needs the account's key, and {account_file(spot.place)} has none; one made with its SAS would "
-            "give everything away that the SAS permits. Add account_key, or ask its owner for a link"
+            f"a link needs the account's key, and {account_file(spot.place)} has none; a link made with its SAS "
+            f"would grant everything that the SAS permits. Add account_key, or ask its owner for a link"
         )
     with told(spot.place):
         end = _existing(spot)
         if end.entry is None:
-            raise UsageError(f"{path} is a folder; a link is for one file. See what is in it with: a ls {path}")
+            raise UsageError(f"{path} is a folder; a link needs one file. See what is in it with: a ls {path}")
         assert isinstance(end.place, Bucket)
         return end.place.url(end.path, int(days * 24 * 3600))
 
@@ -219,7 +219,7 @@ def _move(
         if _address(source, origin) == _address(target, goal):
             return moved._replace(same=True)
         if origin is None and not os.path.exists(source.path):  # noqa: PTH110
-            raise NoSuchPlace(f"{path} is not here ({source}); what is in the blob container shows: a ls {path}")
+            raise NoSuchPlace(f"{path} is not here ({source}); see what is in the blob container with: a ls {path}")
         first = open_source(source, opens(origin))
         second = open_end(target, opens(goal))
         file, folder = (first, second) if first.entry is not None else (second, first)

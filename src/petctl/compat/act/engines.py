@@ -16,5 +16,8 @@ def without_missing_engine(config: Config, say: Callable[[str], None]) -> Config
     """The same configuration, but for its image where that is to run on this machine and no podman or docker works."""
     if not lacks_engine(petctl_home(), config.cluster, config.image):
         return config
-    say(f"no podman or docker works here: the image {config.image} is not used, the run goes bare on this machine")
+    say(
+        f"no podman or docker works here: not using the image {config.image}; the run starts without a container "
+        f"on this machine"
+    )
     return replace(config, image="", image_user="", image_password=Hidden())

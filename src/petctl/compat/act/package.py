@@ -76,7 +76,7 @@ def find_where(python: str, folder: str | None) -> Where:
         raise UsageError(f"{python} cannot be run ({error}); name an interpreter with --python PATH") from None
     lines = done.stdout.splitlines()
     if done.returncode or len(lines) != 2:
-        raise UsageError(f"{python} does not say where its packages are; name another with --python PATH")
+        raise UsageError(f"{python} does not report its package directory; choose another with --python PATH")
     place, found = Path(lines[0]), Path(lines[1]) if lines[1] else None
     return Where(place, found if found is not None and not may_be_written(found) else None)
 

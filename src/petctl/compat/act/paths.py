@@ -39,8 +39,8 @@ def find_spot(config: Config, path: str) -> Spot:
     if place is None:
         known = ", ".join(f"{name} ({mapped.location})" for name, mapped in sorted(config.folders.items()))
         raise UsageError(
-            f"{path}: {folder or 'the project itself'} is no mapped folder; "
-            + (f"those there are: {known}. " if known else "none is mapped yet. ")
+            f"{path}: {folder or 'the project itself'} is not a mapped folder; "
+            + (f"the mapped folders are: {known}. " if known else "no folder is mapped yet. ")
             + f"Map it under config_param in {config.file or 'aux_data/aml/aml.yaml'}: "
             + f"{folder or 'NAME'}_folder: {{azure_blob_config_file: FILE, path: PATH}}"
         )

@@ -148,7 +148,8 @@ def _check_keys(config: Config, snapshot: Snapshot) -> None:
                 continue  # packing will say so
             if any(value in text for value in known):
                 raise UsageError(
-                    f"{entry.path} holds a key or password of this configuration, and would be in the snapshot; move "
+                    f"{entry.path} contains a key or password of this configuration, which would be in the "
+                    f"snapshot; move "
                     f"it to {ACCOUNTS}, or name it in .petctlignore (or .gitignore)"
                 )
 

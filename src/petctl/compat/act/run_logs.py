@@ -66,7 +66,9 @@ def fetch(handle: JobHandle, assets: Path, full: bool = True) -> list[Path]:
         raise
     except OSError as error:
         if is_no_room(error):
-            raise NoRoom(f"the logs of {handle.id} do not fit on the disk of {folder}; make room there") from None
+            raise NoRoom(
+                f"no space for the logs of {handle.id} on the disk of {folder}; free some space there"
+            ) from None
         raise UsageError(
             f"cannot write the logs of {handle.id} to {folder}: {error.strerror}; "
             "set AML_LOG_FOLDER to a directory of your own"

@@ -138,18 +138,18 @@ def code_for(config: Config, new_code: bool, say: Say) -> Pin:
             say(f"nothing was pinned here yet: took {published.code['source']}, and {published.sentence()}")
             return published
         made = pin(config)
-        say(f"no code was pinned yet: {made.sentence()}")
+        say(f"no code is pinned yet: {made.sentence()}")
         return made
     late = sorted(set(config.folders) - set(last.withheld))
     if late:
         made = pin(config)
-        say(f"{some(late)} was no mapped folder when the code was pinned: {made.sentence()}")
+        say(f"{some(late)} was not a mapped folder when the code was pinned: {made.sentence()}")
         return made
     differing = changed(config, last)
     if differing:
         say(
-            f"the code has changed since it was pinned at {last.when} ({some(differing)}); the run has what was "
-            "pinned. To run it as it is now: a init, or --new-code"
+            f"the code has changed since it was pinned at {last.when} ({some(differing)}); the run has the "
+            f"pinned code. To run today's: a init, or --new-code"
         )
     return last
 
@@ -189,7 +189,7 @@ def _tell_without_mpirun(wanted: str, job: Job, say: Say) -> None:
     if wanted == "mpi" and job.launcher != "mpi":
         say(
             "this machine has no mpirun on its PATH: petctl starts the one process itself, without OMPI_* variables; "
-            "to have them, install Open MPI (on Debian and Ubuntu: apt install openmpi-bin)"
+            "for those, install Open MPI (on Debian and Ubuntu: apt install openmpi-bin)"
         )
 
 
@@ -222,7 +222,7 @@ def _replaced(run: JobHandle, start: Callable[[], JobHandle], say: Say) -> JobHa
             run.wait()
         return start()
     except BaseException:
-        say(f"{run.id} is being aborted and no run has taken its place yet; to go on: a resubmit {run.id}")
+        say(f"{run.id} is being aborted and no run has replaced it yet; to continue: a resubmit {run.id}")
         raise
 
 

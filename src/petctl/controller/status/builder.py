@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
-from petctl.controller.plurals import counted
 from petctl.rendezvous.core.machine import GATHERING, RUNNING, Coordinator
 from petctl.text import counted
 

@@ -9,7 +9,6 @@ import json
 from typing import Any, Dict
 
 from petctl.agent.logs.async_writer import Outlet
-from petctl.controller.plurals import counted
 from petctl.controller.status.records import new_event
 from petctl.text import counted
 

@@ -42,7 +42,7 @@ class Board(Chronicle):
             self._forgetful = False
         except OSError as error:
             if not self._forgetful:
-                log.error("cannot remember an event (%s): a process that replaces this one will not know it", error)
+                log.error("cannot store an event (%s): a replacement of this process will not know it", error)
             self._forgetful = True
 
     def put_status(self, last: bool) -> bool:

@@ -231,9 +231,9 @@ def _code(record: Dict[str, Any]) -> str:
     batchai = record["plan"].get("task", {}).get("batchai") or {}
     if not code and batchai.get("work"):
         base = record["directory"] or "their node's state"
-        return f"none is taken along: workers run in a directory of their own, {base}/batchai/NODE/work"
+        return f"none is included: workers run in their own directory, {base}/batchai/NODE/work"
     if not code:
-        return f"the submitter's directory {record['cwd']} as it is: no snapshot is taken, later edits are seen"
+        return f"the submitter's directory {record['cwd']} as it is: no snapshot, workers see later edits"
     return f"snapshot {code['id'][:12]} of {code['source']}, {counted(code['files'], 'file')}"
 
 

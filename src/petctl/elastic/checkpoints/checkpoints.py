@@ -49,10 +49,10 @@ def checkpoint(
     """
     commits, seconds = _interval(every)
     if keep < 1:
-        raise UsageError(f"elastic.checkpoint: keep={keep} keeps nothing; the least is 1")
+        raise UsageError(f"elastic.checkpoint: keep={keep} keeps nothing; the minimum is 1")
     path = directory or os.environ.get(CHECKPOINT_DIR, "")
     if not path:
-        _say("no checkpoints are written: there is no directory for them. Give directory=..., or run it under petctl")
+        _say("no checkpoints are written: no directory is set. Give directory=..., or run under petctl")
         return None
     checkpoints = Checkpoints(state, Path(path).absolute(), (commits, seconds), keep, allow_pickle)
     ledger_of(state).witnesses.append(checkpoints)
@@ -170,7 +170,7 @@ class Checkpoints:
             return saved.read(self.directory, mark, allow_pickle=self._allow_pickle)
         except saved.Damaged as error:
             self._damaged.add(mark)
-            _say(f"the checkpoint {mark} is passed over: {error}")
+            _say(f"skipping the checkpoint {mark}: {error}")
             return None
 
     def _sweep(self) -> None:
@@ -294,7 +294,7 @@ class Writer:
     def _complain(self, mark: Mark, error: BaseException) -> None:
         if str(error) != self._complained:
             self._complained = str(error)
-            _say(f"the checkpoint {mark} was not written: {error}. Training goes on, the next one is tried again")
+            _say(f"the checkpoint {mark} was not written: {error}. Training continues; the next one will be tried")
 
 
 def _interval(every: Union[int, str]) -> Tuple[int, float]:
@@ -317,7 +317,7 @@ def _check_readable(snapshot: Snapshot, sharded_names: List[str]) -> None:
                 pickles.check(copy.skeleton)
         except pickles.Untrusted as error:
             raise UsageError(
-                f"elastic.checkpoint: part {name!r} is more than plain values: {error}. To load that could run code; "
+                f"elastic.checkpoint: part {name!r} has more than plain values: {error}. Loading it could run code; "
                 "give elastic.checkpoint(..., allow_pickle=True) if you trust whoever can write to the directory"
             ) from None
 

@@ -46,7 +46,7 @@ class SafeUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if name not in _SAFE.get(module, ()):
-            raise Untrusted(f"it holds a {module}.{name}")
+            raise Untrusted(f"it contains a {module}.{name}")
         return super().find_class(module, name)
 
 

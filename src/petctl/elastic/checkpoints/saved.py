@@ -186,7 +186,7 @@ def check(path: Path) -> Dict[str, Any]:
     try:
         for file_name, expected in manifest["files"].items():
             if _measure(path / file_name, sync=False) != expected:
-                raise Damaged(f"{file_name} is not as it was written")
+                raise Damaged(f"{file_name} changed after it was written")
     except (OSError, KeyError, AttributeError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from None
     return manifest
@@ -196,7 +196,7 @@ def _manifest(path: Path) -> Dict[str, Any]:
     try:
         manifest: Dict[str, Any] = json.loads((path / MANIFEST).read_bytes())
         if manifest["petctl_checkpoint"] != _VERSION:
-            raise Damaged("it is of another version of petctl")
+            raise Damaged("it was written by another version of petctl")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise Damaged(f"{type(error).__name__}: {error}") from None
     return manifest
@@ -263,7 +263,7 @@ def _read_part(path: Path, allow_pickle: bool) -> Any:
         if allow_pickle:
             raise
         raise UsageError(
-            f"elastic.checkpoint: {path} is not loaded, because that could run code: {str(error).splitlines()[0]} "
+            f"elastic.checkpoint: {path} is not loaded, because loading could run code: {str(error).splitlines()[0]} "
             "If you trust whoever can write there, give elastic.checkpoint(..., allow_pickle=True)"
         ) from None
 

@@ -63,7 +63,7 @@ class Groups:
             return None
         if distributed.is_initialized():
             raise UsageError(
-                "elastic.run makes the process group itself, anew in each round, but there is one already: "
+                "elastic.run creates the process group itself in each round, but one exists already: "
                 "remove init_process_group() from the script, or call it after elastic.run has returned."
             )
         named = {} if self._timeout is None else {"timeout": self._timeout}

@@ -42,7 +42,8 @@ class Wrappers:
         if self._living:
             print(
                 "petctl.elastic: a DistributedDataParallel of the last round is still referenced from outside the "
-                "training function, and will fail in the next one. Make it inside the function that elastic.run calls.",
+                "training function, and will fail in the next one. Create it inside the function that "
+                "elastic.run calls.",
                 file=sys.stderr,
                 flush=True,
             )

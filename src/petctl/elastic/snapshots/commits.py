@@ -38,7 +38,7 @@ class CutOff(RuntimeError):
     """The collectives that these values come from were aborted: nothing that came out of them counts."""
 
     def __init__(self) -> None:
-        super().__init__("the round was cut off while the values of the State were under way")
+        super().__init__("the round ended while the State was being transferred")
 
 
 @dataclass

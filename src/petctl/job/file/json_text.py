@@ -20,7 +20,7 @@ def parse_json(text: str, builder: Builder) -> Document:
     reader = _Reader(text, builder)
     reader.value()
     if reader.at < len(text):
-        reader.fail("more text after the end of the job")
+        reader.fail("unexpected text after the end of the job")
     return builder.document()
 
 
@@ -69,7 +69,7 @@ class _Reader:
                     self.fail(f"expected ',' or '{end}'")
                 break
             if self.text[self.at : self.at + 1] == end:
-                self.fail(f"no ',' may stand before '{end}'")
+                self.fail(f"no ',' is allowed before '{end}'")
         self.builder.close()
 
     def _string(self) -> str:

@@ -65,7 +65,7 @@ def job_of(document: Document, builder: Builder, sets: Mapping[str, str] | None 
     """A job from a file that has been parsed."""
     if is_batchai(document.root):
         raise SpecError(
-            f"{document.name}: this is a Batch AI job file; petctl submit and petctl.compat.batchai.jobfile read it"
+            f"{document.name}: this is a Batch AI job file; read it with petctl submit or petctl.compat.batchai.jobfile"
         )
     filled, problems = fill(document.root, {key: values.text(value) for key, value in (sets or {}).items()})
     unfilled = {problem.path for problem in problems if problem.path}
@@ -131,7 +131,7 @@ def _read_text(name: str) -> str:
     except (OSError, ValueError) as error:
         raise SpecError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     if len(data) > LARGEST_FILE:
-        raise SpecError(f"{name}: larger than 1 MiB, which no job file needs to be; is this the right file?")
+        raise SpecError(f"{name}: larger than 1 MiB, too large for a job file; is this the right file?")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

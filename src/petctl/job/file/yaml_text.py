@@ -30,7 +30,7 @@ def parse_yaml(text: str, builder: Builder) -> Document:
         found = yaml.reader.Reader.NON_PRINTABLE.search(text)
         before = text[: found.start()] if found else ""
         place = Mark(before.count("\n") + 1, len(before) - before.rfind("\n"))
-        builder.fail(place, "not YAML: holds a character that YAML does not allow; is this a text file?")
+        builder.fail(place, "not YAML: contains a character that YAML does not allow; is this a text file?")
     return builder.document()
 
 
@@ -45,10 +45,10 @@ def _feed(events: Any, builder: Builder) -> None:
         if isinstance(event, kinds.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                builder.fail(mark, "a second document begins here; a job file holds one job")
+                builder.fail(mark, "a second document starts here; a job file holds one job")
         elif isinstance(event, kinds.ScalarEvent):
             if event.tag not in _TEXT_TAGS:
-                builder.fail(mark, f"the tag {shown(event.tag)} is not understood; leave it out")
+                builder.fail(mark, f"the tag {shown(event.tag)} is not supported; leave it out")
             bare = event.implicit[0]
             value = None if bare and event.value in _NOTHING else unquoted(event.value) if bare else event.value
             builder.add(value, mark)
@@ -56,7 +56,7 @@ def _feed(events: Any, builder: Builder) -> None:
                 anchors[event.anchor] = value
         elif isinstance(event, (kinds.SequenceStartEvent, kinds.MappingStartEvent)):
             if event.tag is not None:
-                builder.fail(mark, f"the tag {shown(event.tag)} is not understood; leave it out")
+                builder.fail(mark, f"the tag {shown(event.tag)} is not supported; leave it out")
             builder.open([] if isinstance(event, kinds.SequenceStartEvent) else {}, mark)
             opened.append(event.anchor)
         elif isinstance(event, (kinds.SequenceEndEvent, kinds.MappingEndEvent)):

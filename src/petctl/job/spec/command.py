@@ -33,7 +33,7 @@ class Command(msgspec.Struct, frozen=True):
         if not self.words or not self.words[0].strip():
             raise wrong(f"the {self.kind} is empty")
         if self.kind == "shell" and len(self.words) > 1:
-            raise wrong(f"a shell line is one text, got {len(self.words)} words; put it in quotes")
+            raise wrong(f"a shell line must be one string, got {len(self.words)} words; put it in quotes")
 
     def __str__(self) -> str:
         if self.kind == "shell":
@@ -58,7 +58,7 @@ def classify_command(words: Sequence[str], module: bool = False, shell: bool = F
     """The command line's rule: .yaml, .yml, .json is a job file, .py a script, anything else a program."""
     rest = list(words[1:] if words and words[0] == "--" else words)
     if module and shell:
-        raise wrong("a command is a module or a shell line, not both")
+        raise wrong("give either a module or a shell line, not both")
     if not rest:
         raise wrong("no command: name a script, a program or a job file")
     if module or shell:
@@ -93,7 +93,7 @@ def command_from_forms(forms: Mapping[str, object]) -> Command:
     words: list[str] = []
     if not given:
         problems.append(Problem((), MISSING))
-    problems += [Problem((kind,), f"a second command beside {given[0]!r}; keep one", True) for kind in given[1:]]
+    problems += [Problem((kind,), f"a second command besides {given[0]!r}; keep one", True) for kind in given[1:]]
     for kind in given[:1]:
         try:
             form = forms[kind]

@@ -116,7 +116,7 @@ class Builder:
     def _grow(self, values: int, height: int, mark: Mark) -> None:
         self._count += values
         if self._count > MOST_VALUES:
-            self.fail(mark, f"the file holds more than {MOST_VALUES} values")
+            self.fail(mark, f"the file has more than {MOST_VALUES} values")
         if len(self._stack) - 1 + height > MOST_DEPTH:
             self.fail(mark, f"nested more than {MOST_DEPTH} levels deep")
         self._stack[-1].height = max(self._stack[-1].height, height + 1)
@@ -132,7 +132,7 @@ class Builder:
                 self.fail(mark, "expected a name, followed by ':' and a value")
             if value in container:
                 first = self._places[id(container), value][0]
-                self.problems.append((mark, f"{shown(value)} is given twice; first in line {first.line}"))
+                self.problems.append((mark, f"{shown(value)} is given twice; first on line {first.line}"))
             inner.name = (str(value), mark)
         else:
             name, name_mark = inner.name

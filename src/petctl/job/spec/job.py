@@ -60,7 +60,7 @@ class _FriendlyCall(msgspec.StructMeta):
         problems = [unknown_field(name, FIELDS) for name in unknown]
         if any(value is not None for value in forms.values()):
             if fields.get("command") is not None:
-                problems.append(Problem(("command",), f"a second command beside {next(iter(forms))!r}; keep one"))
+                problems.append(Problem(("command",), f"a second command besides {next(iter(forms))!r}; keep one"))
             else:
                 # Left for __post_init__, which reports its problems together with those of the other fields.
                 fields["command"] = forms
@@ -183,15 +183,15 @@ FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + CO
 def _mpi_problems(job: Job) -> list[Problem]:
     """What is said of mpirun although it does not run, or cannot be on so many nodes."""
     if job.launcher != "mpi":
-        said = {"processes": "; say procs" if job.processes else "", "mpi_options": ""}
+        said = {"processes": "; use procs" if job.processes else "", "mpi_options": ""}
         wrongly = [name for name in said if getattr(job, name)]
         return [Problem((name,), f"is for launcher mpi, not {job.launcher}{said[name]}") for name in wrongly]
     own = {"-n", "-np", "--np", "-c", "--n", "-f", "-host", "--host", "-H", "-hostfile", "--hostfile", "-machinefile"}
     taken = [word for word in job.mpi_options if word in own]
     if taken:
-        return [Problem(("mpi_options",), f"{taken[0]} is petctl's to say; use nodes, procs or processes")]
+        return [Problem(("mpi_options",), f"{taken[0]} is set by petctl; use nodes, procs or processes")]
     if 0 < job.processes < job.nodes.max:
-        sentence = f"{job.nodes.max} nodes need {job.nodes.max} processes or more, and there are {job.processes}"
+        sentence = f"{job.nodes.max} nodes need at least {job.nodes.max} processes, but there are {job.processes}"
         return [Problem(("processes",), sentence)]
     return []
 

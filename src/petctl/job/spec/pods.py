@@ -105,7 +105,9 @@ def _label_value(value: object) -> str:
 
 
 def _not_ours(found: dict[str, str]) -> dict[str, str]:
-    taken = [Problem((name,), "petctl's own; choose another name", True) for name in found if name.startswith(_OWN)]
+    taken = [
+        Problem((name,), "reserved by petctl; choose another name", True) for name in found if name.startswith(_OWN)
+    ]
     if taken:
         raise FieldError(taken)
     return found

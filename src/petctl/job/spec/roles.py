@@ -82,7 +82,7 @@ def role_problems(job: Job) -> list[Problem]:
     if job.procs != "1":
         problems.append(Problem(("procs",), "the roles' counts say how many processes there are; leave it out"))
     if all(role.serves for role in job.roles):
-        problems.append(Problem(("roles",), "every role serves the others, so nothing would ever end the job"))
+        problems.append(Problem(("roles",), "every role is a server (serves: true), so the job would never end"))
     most = MOST if any(role.count == 0 for role in job.roles) else max(role.count for role in job.roles)
     if most < job.nodes.max:
         tasks = counted(most, "task")

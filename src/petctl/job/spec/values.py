@@ -36,12 +36,12 @@ def text(value: object) -> str:
     if not isinstance(value, str):
         raise wrong(f"expected text, got {shown(value)}")
     if "\0" in value:
-        raise wrong("holds a NUL character, which no program can be given")
+        raise wrong("contains a NUL character, which a program cannot receive")
     try:
         value.encode()
     except UnicodeEncodeError:
         raise wrong(
-            "holds bytes that are not UTF-8, which a job's records cannot keep; rename or re-encode it"
+            "contains bytes that are not UTF-8, which a job's record cannot keep; rename or re-encode it"
         ) from None
     return str(value)  # a Bare one is plain from here on
 

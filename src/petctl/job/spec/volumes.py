@@ -78,7 +78,7 @@ def parse_volume_option(text: str) -> Volume:
     """CLAIM:/PATH[:ro] of the command line."""
     match = _OPTION.fullmatch(text)
     if match is None:
-        raise wrong(f"--volume {text}: expected CLAIM:/PATH, or CLAIM:/PATH:ro to read only")
+        raise wrong(f"--volume {text}: expected CLAIM:/PATH, or CLAIM:/PATH:ro for read-only")
     try:
         return _volume({"claim": match[1], "path": match[2], "read_only": match[3] == ":ro"})
     except FieldError as error:
@@ -101,14 +101,14 @@ def _volume(value: object) -> Volume:
     if not isinstance(value, Mapping):
         raise wrong(f"expected a mapping such as {{claim: data, path: /data}}, got {shown(value)}")
     given = [source for source in SOURCES if value.get(source) is not None]
-    problems = [Problem((other,), f"a second source beside {given[0]!r}; keep one", True) for other in given[1:]]
+    problems = [Problem((other,), f"a second source besides {given[0]!r}; keep one", True) for other in given[1:]]
     known = (*_ANY, *(_MORE[given[0]] if given else ()))
     choices = known if given else (*known, *SOURCES)
     problems += [unknown_field(str(name), choices) for name in value if name not in (*known, *SOURCES)]
     if not given and not problems:
-        problems.append(Problem((), f"where does it come from? Name one of {', '.join(SOURCES)}"))
+        problems.append(Problem((), f"its source is missing: give one of {', '.join(SOURCES)}"))
     if value.get("path") is None:
-        problems.append(Problem((), "where is it seen? Give the path in the pods, such as path: /data"))
+        problems.append(Problem((), "its path in the pods is missing: give one, such as path: /data"))
     fields: dict[str, Any] = {}
     for name in (*given[:1], *known):
         if value.get(name) is not None:
@@ -126,7 +126,7 @@ def _volume(value: object) -> Volume:
 def _contradictions(fields: Mapping[str, Any]) -> list[Problem]:
     """What is right in itself, and wrong beside the rest."""
     claim_words = [name for name in ("storage_class", "access", "keep") if name in fields and not fields.get("size")]
-    problems = [Problem((name,), "is for a claim that petctl makes; say its size, too", True) for name in claim_words]
+    problems = [Problem((name,), "is for a claim that petctl creates; give its size too", True) for name in claim_words]
     if fields.get("prefetch") and fields.get("read_only"):
         problems.append(Problem(("read_only",), "a volume that is to be filled must be writable"))
     return problems
@@ -146,7 +146,7 @@ def _path(value: object) -> str:
         raise wrong(f"expected an absolute path in the pods, such as /data, got {shown(path)}")
     path = path.rstrip("/")
     if path == _RESERVED or path.startswith(f"{_RESERVED}/"):
-        raise wrong(f"{_RESERVED} is petctl's own; choose another path")
+        raise wrong(f"{_RESERVED} is reserved by petctl; choose another path")
     return path
 
 
@@ -175,7 +175,7 @@ def _nfs(value: object) -> str:
 def _host_path(value: object) -> str:
     path = values.single_line(value)
     if not path.startswith("/"):
-        raise wrong(f"expected an absolute path of the machines, got {shown(path)}")
+        raise wrong(f"expected an absolute path on the machines, got {shown(path)}")
     return path
 
 

@@ -139,10 +139,10 @@ class Budget:
         sentence = self.verdict.sentence()
         named = bool(self._retry_on or self._retry_causes)  # what is retried, and so is not this one
         if self.hopeless(self.verdict) or (self._comes_again(self.verdict) and not named):
-            sentence += " (a restart would change nothing)"
+            sentence += " (a restart would not help)"
         elif not self.retries(self.verdict):
             cause = f" by {self.verdict.cause}" if self.verdict.cause else ""
-            sentence += f" (exit code {self.verdict.code}{cause} is not one to retry on)"
+            sentence += f" (exit code {self.verdict.code}{cause} is not in retry_on)"
         return Outcome(m.ENDED_FAILED, self.verdict.code or 1, sentence, self.verdict)
 
     def clear_failure(self) -> None:

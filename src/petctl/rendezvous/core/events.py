@@ -99,7 +99,7 @@ class Record:
     outcome: Outcome
 
 
-LEFT, OVER = "it left", "the job is over"
+LEFT, OVER = "it left", "the job has ended"
 NOT_MISSED = (LEFT, OVER)
 """Why a node is gone that was free to go."""
 

@@ -74,7 +74,7 @@ class Facts:
         self.began = now  # when the running round was committed, or taken over
         self.steps = StepWatch(config.stall_after)
         self.elastic = False  # workers of this job can wait, parked, for their place
-        self.sentence = "waiting for the members of the last round to report"
+        self.sentence = "waiting for nodes of the last round to report"
         self.reason = ""
         self.planned = False
         self.nodes: Dict[str, Node] = {}
@@ -127,7 +127,7 @@ class Facts:
             if report.incarnation < node.report.incarnation:
                 self._refuse(report)
                 return False  # an agent that has been started anew since
-            self._lose(report.node, "its agent was started anew", now)
+            self._lose(report.node, "its agent was restarted", now)
             node = None
         news = node is None or not node.connected or _news_of(report) != _news_of(node.report)
         if node is None:
@@ -162,7 +162,7 @@ class Facts:
     def _refuse(self, report: Report) -> None:
         """An agent whose node has a newer one is told to go, however it came to live on."""
         if self.phase not in (CLOSED, DEPOSED):
-            sentence = f"a newer agent of node {report.node} has joined"
+            sentence = f"a newer agent of node {report.node} joined"
             self._effects.append(
                 Tell(report.node, report.incarnation, Order(self.header(), m.RELEASE, sentence=sentence))
             )
@@ -271,7 +271,7 @@ class Facts:
         if explains and self.budget.refund(member, now):
             self.seq += 1
             self._note(
-                "refund", f"the last failure is not counted: node {name} was lost", node=name, spent=self.budget.spent
+                "refund", f"the last failure does not count: node {name} was lost", node=name, spent=self.budget.spent
             )
 
     def header(self) -> Header:

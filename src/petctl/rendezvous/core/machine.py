@@ -71,7 +71,7 @@ class Coordinator(Facts):
         if self.phase != DEPOSED:
             for name in self._deadlines.passed(now):
                 silent = self.nodes[name].connected
-                why = f"no word for {self.silence:g} s" if silent else "its connection closed"
+                why = f"no heartbeat for {self.silence:g} s" if silent else "its connection closed"
                 self._lose(name, why, now)
                 self._news = True
             if self._news or (self._look_at is not None and now >= self._look_at):
@@ -97,7 +97,7 @@ class Coordinator(Facts):
         over = now >= self.recover_until or (self.roster is not None and self.roster <= set(self.nodes))
         if top is None:
             if over:
-                self._open("no node remembers a round", False, now)
+                self._open("no node knows a round", False, now)
             return
         size = next(iter(members.values())).nodes
         reports = [n.report for n in self.nodes.values()]
@@ -109,7 +109,7 @@ class Coordinator(Facts):
             self.steps.begin()
             self.sentence = self._running_sentence()
             self.seq += 1
-            self._note("continued", f"round {self.round} goes on under a new coordinator", round=self.round)
+            self._note("continued", f"round {self.round} continues under a new coordinator", round=self.round)
         elif over or (len(reports) >= size and broken):
             self.previous = {name: (self.nodes[name].report.incarnation, p) for name, p in members.items()}
             self._open(f"the coordinator was replaced and found {len(members)} of {size} members", False, now)
@@ -118,7 +118,7 @@ class Coordinator(Facts):
 
     def _settle_gathering(self, now: float) -> None:
         if self.foreign_round >= self.round:
-            self._open("a node remembers a newer round", False, now)
+            self._open("a node knows a newer round", False, now)
         config = self.config
         target = min(self.wanted, config.max_nodes)
         eligible, expected = self._candidates()
@@ -135,7 +135,7 @@ class Coordinator(Facts):
             self.enough_since = now
         if self.expected and now >= self._overdue_at():
             names = ", ".join(sorted(self.expected, key=natural))
-            self._note("overdue", f"not waiting any longer for {names}", nodes=sorted(self.expected))
+            self._note("overdue", f"no longer waiting for {names}", nodes=sorted(self.expected))
             self.expected.clear()
         called = self.enough_since is None or now < self.enough_since + config.last_call
         why = wait_reason(eligible, ready, busy, config.min_nodes, target, expected, called)

@@ -179,7 +179,7 @@ class Member:
         order = event.order
         new, known = order.header, self.header
         if new.epoch < known.epoch or (new.epoch == known.epoch and known.leader not in ("", new.leader)):
-            return [Reconnect(f"refused a coordinator of epoch {new.epoch}: {known.epoch} is known")]
+            return [Reconnect(f"refused a coordinator of epoch {new.epoch}: epoch {known.epoch} is newer")]
         self.contact = self.heard = now
         if new.age < known.age:
             return []  # overtaken on the way by a newer order
@@ -273,12 +273,12 @@ class Member:
             return [Exit(None, f"no coordinator for {self.give_up_after:.0f} s")]
         if self.stop_by is not None and now >= self.stop_by:
             self.exited = True
-            why = f"its workers did not end within {now - self._stopping_since:.0f} s, though they were killed"
+            why = f"its workers were killed but did not end within {now - self._stopping_since:.0f} s"
             return [Exit(self.outcome, why, stuck=True)]
         effects: List[object] = []
         if self.connected and now >= self.contact + self.patience:
             self.connected = False
-            effects.append(Reconnect(f"the coordinator was silent for {self.patience:.0f} s"))
+            effects.append(Reconnect(f"no heartbeat from the coordinator for {self.patience:.0f} s"))
         if self.alive and self.state in (m.RUNNING, m.FAILED) and now >= self.fence_at:
             self.state = m.STOPPING
             effects.append(self._stop(UNPLANNED_GRACE, f"no coordinator for {now - self.heard:.0f} s", now))
@@ -301,7 +301,7 @@ class Member:
             return self._prepare(order, now)
         if order.kind == m.STANDBY and self.state == m.RUNNING:
             self.state = m.STOPPING
-            return [self._stop(UNPLANNED_GRACE, "the round goes on without this node", now), *self._report(now)]
+            return [self._stop(UNPLANNED_GRACE, "the round continues without this node", now), *self._report(now)]
         if order.kind == m.STANDBY and order.early and not self.alive and not self.early:
             self.early = self.warming = True
             return [StartEarly()]
@@ -349,7 +349,7 @@ class Member:
             return self._exit(now)
         planned = order.outcome is not None and order.outcome.state != m.ENDED_FAILED
         grace = self.grace if planned else UNPLANNED_GRACE
-        return [self._stop(grace, order.sentence or "the job is over", now, planned, final=True)]
+        return [self._stop(grace, order.sentence or "the job has ended", now, planned, final=True)]
 
     def _leave(self, why: str, now: float) -> List[object]:
         if self.leaving:

@@ -232,7 +232,7 @@ def decode_report(data: object, before: Optional[Report] = None) -> Report:
     if report.state not in STATES:
         raise ProtocolError(f"a report with the unknown state {report.state[:40]!r}")
     if not _NAME.fullmatch(report.node) or not _NAME.fullmatch(report.incarnation):
-        raise ProtocolError("a report whose node or incarnation is no name")
+        raise ProtocolError("a report whose node or incarnation is not a name")
     if report.procs < 1 or not 0 <= report.port < 65536:
         raise ProtocolError("a report without processes, or with an impossible port")
     told = report.progress
@@ -245,7 +245,7 @@ def decode_order(data: object) -> Order:
     """An order from foreign data, or ProtocolError."""
     order = _decode(Order, data)
     if order.kind not in ORDERS:
-        raise ProtocolError(f"an order of the unknown kind {order.kind[:40]!r}")
+        raise ProtocolError(f"an order of unknown kind {order.kind[:40]!r}")
     if (order.kind == RUN and order.place is None) or (order.kind == CLOSE and order.outcome is None):
         raise ProtocolError(f"an order of kind {order.kind!r} without its place or outcome")
     return order
@@ -314,9 +314,9 @@ def _checked_metrics(value: Any, kind: Any, name: str) -> Metrics:
         raise ProtocolError(f"{where} must be an object of at most {METRICS_LIMIT} numbers")
     for metric, number in value.items():
         if not isinstance(metric, str) or not METRIC_NAME.fullmatch(metric):
-            raise ProtocolError(f"{where} holds something that is not the name of a metric")
+            raise ProtocolError(f"{where} contains something that is not a metric name")
         if isinstance(number, str) and number not in NOT_FINITE:
-            raise ProtocolError(f"{where} holds something that is no number")
+            raise ProtocolError(f"{where} contains something that is not a number")
         if not isinstance(number, str):
             _checked("float", number, kind, name)
     return dict(value)

@@ -73,7 +73,7 @@ class StepWatch:
         self._newest = max(self._newest, step)
         if step >= 0 and not self.reports:
             self.reports = True
-            self._news.append(("progress", f"steps are reported, the first is {step}", {"step": step}))
+            self._news.append(("progress", f"first reported step: {step}", {"step": step}))
         self._heard[node], self._alive = progress.heard, now
         self._named.clear()
         self._told[node] = (first_rank, progress.metrics, progress.time)
@@ -139,7 +139,7 @@ class StepWatch:
         self.stall, self._named_at = Stall(behind[0], sentence), now
         self._named.add(behind[0])
         data = {"ranks": behind, "step": least}
-        self._news.append(("stall", f"{sentence}; raise stall_after if that is no hang", data))
+        self._news.append(("stall", f"{sentence}; raise stall_after if it is not a hang", data))
 
     def _find_stragglers(self, now: float) -> None:
         paces = self._own_paces()
@@ -163,7 +163,7 @@ class StepWatch:
                 on = f"on node{'s' if len(nodes) > 1 else ''} {', '.join(nodes)}"
                 sentence = f"{names(found)} {on} {verb} slow: {slowest:.0%} of the median pace"
             else:
-                sentence = "no rank is slower than the others any more"
+                sentence = "no rank is slow any more"
             self._news.append(("stragglers", sentence, {"ranks": found}))
 
     def _own_paces(self) -> Dict[int, float]:

@@ -66,7 +66,7 @@ def calls_of(calls: Calls) -> Dict[str, Call]:
 
 
 def _misfit(name: str) -> str:
-    return f"the call {name!r} does not fit the coordinator's"
+    return f"the call {name!r} does not match the coordinator's"
 
 
 def _shown(value: object) -> str:

@@ -173,7 +173,7 @@ class _Wire:
         self._end(Unreachable(f"the coordinator at {self._where} closed the connection"))
 
     def connection_lost(self, error: Optional[Exception]) -> None:
-        self._end(Unreachable(f"the connection to the coordinator at {self._where} is lost"))
+        self._end(Unreachable(f"lost the connection to the coordinator at {self._where}"))
 
     def pause_writing(self) -> None:
         """Nothing waits for the coordinator to read: `send` bounds what may be left over."""
@@ -189,7 +189,7 @@ class _Wire:
             return
         self._transport.write(encode_frame(message, self._seal))
         if self._transport.get_write_buffer_size() > UNSENT_LIMIT:
-            self._end(Unreachable(f"the coordinator at {self._where} takes no more messages"))
+            self._end(Unreachable(f"the coordinator at {self._where} accepts no more messages"))
             self._transport.abort()
 
     async def receive(self) -> Dict[str, Any]:
@@ -197,7 +197,7 @@ class _Wire:
             try:
                 message = self._reader.next()
             except ProtocolError as error:
-                self._end(Unreachable(f"what answers at {self._where} is no coordinator: {error}"))
+                self._end(Unreachable(f"the server at {self._where} is not a coordinator: {error}"))
                 self._transport.abort()
                 message = None
             if message is not None:
@@ -319,7 +319,7 @@ class ControlLink:
             try:
                 message = self._reader.next()
             except ProtocolError as error:
-                raise Unreachable(f"what answers at {self._where} is no coordinator: {error}") from None
+                raise Unreachable(f"the server at {self._where} is not a coordinator: {error}") from None
             if message is not None:
                 return message
             data = self._socket.recv(1 << 16)
@@ -343,7 +343,7 @@ def _check_end(join: JoinFile, presented: Optional[bytes], peer: Tuple[Any, ...]
 
         check_pin(presented, join.pin)
     elif not is_loopback(str(peer[0])):
-        raise AuthError(f"the join file of {join.job} pins no certificate, and {peer[0]} is another machine")
+        raise AuthError(f"the join file of {join.job} has no certificate pin, but {peer[0]} is another machine")
 
 
 def _as_met(join: JoinFile, error: BaseException) -> BaseException:

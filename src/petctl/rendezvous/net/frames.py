@@ -122,7 +122,7 @@ def _parse(payload: bytes) -> Dict[str, Any]:
     except ValueError as error:
         raise ProtocolError(f"a frame that is not JSON: {str(error)[:80]}") from None
     if not isinstance(message, dict):
-        raise ProtocolError(f"a frame must hold an object, not {type(message).__name__}")
+        raise ProtocolError(f"a frame must be an object, not {type(message).__name__}")
     return message
 
 
@@ -140,7 +140,7 @@ def _real(digits: str) -> float:
 
 
 def _constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 _encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
@@ -223,7 +223,7 @@ class PeerProof:
     def hello(self, greeting: Mapping[str, Any]) -> Dict[str, Any]:
         """The answer to the coordinator's first frame."""
         if greeting.get("petctl") != VERSION:
-            raise ProtocolError("the coordinator is of another version of petctl: use the one that started the job")
+            raise ProtocolError("the coordinator has another version of petctl: use the version that started the job")
         theirs = _nonce_of(greeting)
         self._expected = proof(self._token, "coordinator", self._role, self._nonce, theirs, self._binding)
         self._seals = _seals(self._token, self._role, theirs, self._nonce, self._binding)
@@ -249,7 +249,7 @@ def welcome_of(message: Mapping[str, Any]) -> Dict[str, Any]:
 def _nonce_of(message: Mapping[str, Any]) -> str:
     nonce = message.get("nonce")
     if not isinstance(nonce, str) or not 32 <= len(nonce) <= 128 or not (nonce.isascii() and nonce.isalnum()):
-        raise ProtocolError("an introduction without a proper nonce")
+        raise ProtocolError("an introduction without a valid nonce")
     return nonce
 
 

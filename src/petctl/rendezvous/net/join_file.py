@@ -81,7 +81,7 @@ def encode_join(join: JoinFile) -> Dict[str, Any]:
 def decode_join(data: object) -> JoinFile:
     """What a join file holds; ValueError says what is wrong with it."""
     if not isinstance(data, dict):
-        raise ValueError("does not hold an object")
+        raise ValueError("is not a JSON object")
     for name in ("job", "token"):
         if not isinstance(data.get(name), str) or not data[name]:
             raise ValueError(f"has no {name!r}")

@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         try:
             role, answer = self._proof.check(hello)
         except ProtocolError:
-            self.send(encode_payload({"error": "the proof does not hold"}))
+            self.send(encode_payload({"error": "the proof is invalid"}))
             raise
         self.send(encode_payload({"proof": answer}), more=True)
         self._seal, self._reader.seal = self._proof.seals()
@@ -181,7 +181,7 @@ class Listener:
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]
         if self._tls is None and not is_loopback(str(address[0])):
-            raise InternalError(f"a coordinator on {host} needs a certificate: plain TCP is for loopback alone")
+            raise InternalError(f"a coordinator on {host} needs a certificate: plain TCP is only for loopback")
         if (self._tls is None) != (self.binding == PLAIN):
             raise InternalError("the binding of a coordinator is the digest of its certificate, or plain without one")
         opened = socket.socket(family, kind, protocol)
@@ -249,7 +249,7 @@ class Listener:
         now = self._loop.time()
         oldest, since = next(iter(self._silent.items()), (None, now))
         if oldest is not None and since + SILENT <= now:
-            self.hostile(oldest, "silent, and its place is needed")
+            self.hostile(oldest, "silent, and its slot is needed")
             return True
         self._loop.remove_reader(self._socket.fileno())
         self._full = self._loop.call_at(since + SILENT if oldest is not None else now + _REST, self._free)
@@ -300,7 +300,7 @@ class Listener:
             return  # nobody waits; accepting would just not have had a descriptor for it
         self._complain(f"cannot accept a connection: {error.strerror}")
         if self._unproven:
-            self.hostile(next(iter(self._unproven)), "its place is needed")
+            self.hostile(next(iter(self._unproven)), "its slot is needed")
         self._loop.remove_reader(self._socket.fileno())
         self._loop.call_later(_REST, self._resume)
 
@@ -368,4 +368,4 @@ class Listener:
         self._told = None
         if self._untold:
             untold, self._untold = self._untold, 0
-            self._complain(f"{untold} more connections were dropped within a second")
+            self._complain(f"dropped {untold} more connections within a second")

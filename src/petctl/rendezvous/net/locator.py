@@ -31,7 +31,7 @@ def resolve(locator: Mapping[str, str], timeout: float) -> Tuple[str, int]:
         return _from_file(locator["file"])
     if "url" in locator:
         return _from_url(locator["url"], timeout)
-    raise UsageError("the join file's locator names no address, file, dns or url")
+    raise UsageError("the join file's locator has no address, file, dns or url")
 
 
 def blocks(locator: Mapping[str, str]) -> bool:
@@ -56,9 +56,9 @@ def _from_file(path: str) -> Tuple[str, int]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
-        raise Unreachable(f"no coordinator is known at {path}: {error.strerror}") from None
+        raise Unreachable(f"no coordinator at {path}: {error.strerror}") from None
     except ValueError:
-        raise Unreachable(f"{path} does not say where the coordinator is") from None
+        raise Unreachable(f"no coordinator address in {path}") from None
     return _from_document(text, path)
 
 
@@ -69,7 +69,7 @@ def _from_url(url: str, timeout: float) -> Tuple[str, int]:
         with urllib.request.urlopen(url, timeout=timeout) as answer:
             text = answer.read(_DOCUMENT_LIMIT).decode("utf-8")
     except (OSError, ValueError) as error:
-        raise Unreachable(f"{url} does not say where the coordinator is: {error}") from None
+        raise Unreachable(f"no coordinator address at {url}: {error}") from None
     return _from_document(text, url)
 
 
@@ -77,7 +77,7 @@ def _from_document(text: str, where: str) -> Tuple[str, int]:
     try:
         address = json.loads(text)["address"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise Unreachable(f"{where} does not say where the coordinator is") from None
+        raise Unreachable(f"no coordinator address at {where}") from None
     return split_address(str(address))
 
 

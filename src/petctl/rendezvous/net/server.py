@@ -147,7 +147,7 @@ class CoordinatorServer:
         try:
             effects = self._machine.settle(now)
         except Exception:
-            log.exception("petctl's own fault: the rendezvous could not decide")
+            log.exception("internal error: the rendezvous could not decide")
             self._arm(now + _AFTER_A_FAULT)
             return
         took = self._loop.time() - now
@@ -179,7 +179,7 @@ class CoordinatorServer:
         late = now - self._awake - PULSE
         if late > LATE:
             self._awake = now
-            log.warning("this machine was held up for %.1f s; nobody is blamed for that time", late)
+            log.warning("this machine was stalled for %.1f s; not counting that time for nodes", late)
             self.step(Late(late))
 
     # -- what the machine wants ----------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class CoordinatorServer:
                 try:
                     self._on_effect(effect)
                 except Exception:
-                    log.exception("petctl's own fault: %s was not carried out", effect)
+                    log.exception("internal error: %s was not carried out", effect)
 
     def _attempt(self, outcome: Outcome, pause: float) -> None:
         """Records the outcome, however often it takes: nobody is told before it is durable."""
@@ -240,7 +240,7 @@ class CoordinatorServer:
     def _remarked(self, connection: Connection, text: object, kind: str) -> None:
         """Something that people should read; nothing is decided by it."""
         if connection.key is None or not isinstance(text, str):
-            raise ProtocolError("a remark of nobody, or one that is no text")
+            raise ProtocolError("a remark without a sender or text")
         if text not in self._remarks and len(self._remarks) < REMARKS:
             self._remarks.add(text)  # other nodes may well say the same
             node = connection.key[0]
@@ -259,11 +259,11 @@ class CoordinatorServer:
         """Passes on what an earlier coordinator has entrusted to a node, if it is newer than what others told."""
         past, age = message["history"], message.get("age")
         if connection.key is None or not isinstance(age, (int, float)) or not _is_history(past):
-            raise ProtocolError("a history of nobody, or one that is none")
+            raise ProtocolError("a history without a sender or content")
         epoch, number = past.get("at", (0, 0))
         if (epoch, number) > self._heard and epoch < self._machine.epoch:
             self._heard = (epoch, number)
-            sentence = f"node {connection.key[0]} has kept the rounds before: {len(past['rounds'])}"
+            sentence = f"node {connection.key[0]} kept earlier rounds: {len(past['rounds'])}"
             since = time.time() - max(0.0, age)
             self._on_effect(Event("history", sentence, {**past, "since": since}))
 
@@ -271,7 +271,7 @@ class CoordinatorServer:
         """What one member's agent tells another's in the round that runs. One that cannot be delivered is dropped:
         whoever wrote it repeats it until it is answered."""
         if connection.key is None or not isinstance(letter, dict):
-            raise ProtocolError("a letter of nobody, or one that is no object")
+            raise ProtocolError("a letter without a sender, or not an object")
         places = self._machine.places.items()
         ranks = {(name, incarnation): place.rank for name, (incarnation, place) in places}
         reader = next((key for key, rank in ranks.items() if rank == letter.get("to")), None)
@@ -282,7 +282,7 @@ class CoordinatorServer:
         key = (report.node, report.incarnation)
         if connection.key != key:
             if connection.key is not None:
-                raise ProtocolError("a node that reports under two names")
+                raise ProtocolError("a node reported under two names")
             connection.key = key
             older = self._current.get(key)
             self._current[key] = connection
@@ -323,14 +323,18 @@ class CoordinatorServer:
     def _call(self, role: str, name: str, params: Dict[str, Any]) -> object:
         call = self._control.get(name)
         if call is None:
-            raise PetctlError(f"the coordinator knows no call {name[:40]!r}: is it of an older version of petctl?")
+            raise PetctlError(
+                f"the coordinator does not know the call {name[:40]!r}: is it an older version of petctl?"
+            )
         if role == NODE and not call.nodes:
-            raise AuthError(f"{name!r} is not for nodes: this join file lets a node take part, and not steer the job")
+            raise AuthError(
+                f"{name!r} is not allowed for nodes: with this join file a node can take part, but not control the job"
+            )
         return call.act(**call.checked(name, params))
 
     def _finished(self, connection: Connection, number: int, call: asyncio.Future[Any]) -> None:
         if call.cancelled():
-            connection.send(_refusal(number, PetctlError("the call was given up: the coordinator is closing")))
+            connection.send(_refusal(number, PetctlError("the call was cancelled: the coordinator is shutting down")))
             return
         error = call.exception()
         if isinstance(error, Exception):
@@ -388,5 +392,5 @@ def _reply(number: int, result: object) -> bytes:
 def _refusal(number: int, error: Exception) -> bytes:
     if isinstance(error, PetctlError):
         return encode_payload({"id": number, "error": str(error), "code": error.code})
-    log.error("petctl's own fault in a call of the command line", exc_info=error)
-    return encode_payload({"id": number, "error": f"petctl's own fault: {type(error).__name__}: {error}", "code": 70})
+    log.error("internal error in a call from the command line", exc_info=error)
+    return encode_payload({"id": number, "error": f"internal error: {type(error).__name__}: {error}", "code": 70})

@@ -50,4 +50,6 @@ def certificate_pin(certificate: Union[str, Path]) -> str:
 def check_pin(presented: Optional[bytes], pin: str) -> None:
     """AuthError unless the certificate that the other side has presented is the one that is pinned."""
     if not presented or hashlib.sha256(presented).hexdigest() != pin:
-        raise AuthError("the coordinator's certificate is not the one the join file pins: somebody else answers there")
+        raise AuthError(
+            "the coordinator's certificate is not the one pinned in the join file: another server answers there"
+        )

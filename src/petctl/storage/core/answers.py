@@ -21,7 +21,7 @@ class BadAnswer(StoreError):
     """What answers is not the object store that it should be."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"{why}: what answers is no store that petctl knows; is the endpoint right?")
+        super().__init__(f"{why}: the server is not a store that petctl knows; check the endpoint")
 
 
 class Markers:
@@ -72,7 +72,7 @@ def parse_xml(data: bytes) -> ElementTree.Element:
     text = re.sub(rb'\sxmlns="[^"]*"', b"", data, count=1).lstrip(b"\xef\xbb\xbf")
     # A few definitions could stand for gigabytes; in UTF-16 they would not be seen, and no store writes that.
     if b"<!DOCTYPE" in text or b"\0" in text[:8]:
-        raise BadAnswer("the store's answer has a part that none has")
+        raise BadAnswer("the store's answer has an unexpected part")
     try:
         return ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # an encoding that nobody knows

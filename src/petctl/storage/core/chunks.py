@@ -34,7 +34,7 @@ class Slice:
             except OSError as error:
                 raise local_error(error, self._name) from None
             if not block:
-                raise Damaged(f"{self._name} became shorter while it was sent")
+                raise Damaged(f"{self._name} became shorter while it was uploaded")
             yield block
             offset, left = offset + len(block), left - len(block)
 
@@ -109,7 +109,7 @@ class Incoming:
     def write(self, block: bytes) -> None:
         """Appends a block."""
         if self.received + len(block) > self._size:
-            raise Damaged(f"{self._name} was changed while it was read: it is longer than it was")
+            raise Damaged(f"{self._name} changed while it was read: it became longer")
         try:
             self._file.write(block)
         except OSError as error:
@@ -131,7 +131,7 @@ class Incoming:
         except OSError as error:
             raise local_error(error, self._name) from None
         if self.received != self._size:
-            raise Damaged(f"{where} was changed while it was read: {self.received} bytes came instead of {self._size}")
+            raise Damaged(f"{where} changed while it was read: got {self.received} bytes instead of {self._size}")
         if not self._expected:
             return
         if self._part:
@@ -140,7 +140,7 @@ class Incoming:
         else:
             found = self._digest.hexdigest()
         if found != self._expected:
-            raise Damaged(f"{where}: what arrived does not fit its checksum {self._expected}")
+            raise Damaged(f"{where}: the received data does not match its checksum {self._expected}")
 
 
 def checksum_of_parts(parts: Sequence[bytes]) -> str:
@@ -166,5 +166,5 @@ def local_error(error: OSError, name: str) -> PetctlError:
     if isinstance(error, PetctlError):
         return error
     if is_no_room(error):
-        return NoRoom(f"the disk is full: there is no room for {name}")
+        return NoRoom(f"the disk is full: no space for {name}")
     return PetctlError(f"{name}: {error.strerror or error}")

@@ -79,7 +79,7 @@ class Grants(Mapping[str, Grant]):
         """URLs for these requests in their order, or the directory of a grant of this machine; and what it is."""
         found = self._find(grant)
         if not isinstance(requests, list) or len(requests) > REQUESTS:
-            raise ProtocolError(f"at most {REQUESTS} requests are signed at a time, in a list")
+            raise ProtocolError(f"at most {REQUESTS} requests can be signed at a time, in a list")
         now = datetime.now(timezone.utc)
         urls = [_signed(found, grant, request, now) for request in requests]
         about = {"kind": found.kind, "root": found.shown or found.base, "prefix": found.prefix}
@@ -108,7 +108,7 @@ class Grants(Mapping[str, Grant]):
                 try:
                     return _parsed(answer.body, found)
                 except (BadAnswer, ValueError, TypeError, OverflowError):
-                    raise StoreError(f"{where}: what answers at {found.base} is no store that petctl knows") from None
+                    raise StoreError(f"{where}: the server at {found.base} is not a store that petctl knows") from None
             problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), found.kind, root, where)
             if answer.status not in PASSING:
                 break
@@ -130,27 +130,27 @@ def check_path(path: object) -> str:
         or any(part in ("", ".", "..") for part in path.split("/"))
         or len(path.encode("utf-8", "surrogatepass")) > _PATH_LIMIT
     ):
-        raise Refused(f"{str(path)[:200]!r} is no name of a file in a store: it is too long, or leads elsewhere")
+        raise Refused(f"{str(path)[:200]!r} is not a valid file name in a store: it is too long, or points elsewhere")
     try:
         path.encode()
     except UnicodeEncodeError:
-        raise Refused(f"{path[:200]!r} is no name of a file in a store: it is not UTF-8") from None
+        raise Refused(f"{path[:200]!r} is not a valid file name in a store: it is not UTF-8") from None
     return path
 
 
 def _signed(grant: Grant, name: str, request: Mapping[str, Any], now: datetime) -> str:
     if not isinstance(request, dict):
-        raise ProtocolError("a request to sign is an object with method, path and query")
+        raise ProtocolError("a request to sign must be an object with method, path and query")
     method, query = request.get("method"), request.get("query") or {}
     path = check_path(request.get("path"))
     if method not in _READS + _WRITES:
-        raise Refused(f"the method {str(method)[:20]!r} is not for nodes")
+        raise Refused(f"nodes may not use the method {str(method)[:20]!r}")
     if method in _WRITES and not grant.write:
-        raise Refused(f"{grant.shown or grant.base}/{grant.prefix} is only to be read in this job ({name})")
+        raise Refused(f"{grant.shown or grant.base}/{grant.prefix} is read-only in this job ({name})")
     if grant.kind == "file":
         return ""
     if not any(_fits(query, known) for known in _QUERIES.get((grant.kind, method), ({},))):
-        raise Refused(f"the query {str(query)[:80]!r} of a {method} is not for nodes")
+        raise Refused(f"nodes may not use the query {str(query)[:80]!r} of a {method}")
     url = f"{grant.base}/{quote(grant.prefix + path, safe='/-_.~')}"
     if query:
         url += "?" + urlencode(query, quote_via=quote)

@@ -35,8 +35,8 @@ def checked(proxy: str, place: str) -> str:
     parts = urlsplit(proxy)
     if parts.scheme != "http" or not parts.hostname:
         raise UsageError(
-            f"{place}: petctl goes through http:// proxies only, not through {parts.scheme or 'this'}://; "
-            "name an HTTP proxy, or forward a port by hand"
+            f"{place}: petctl supports only http:// proxies, not {parts.scheme or 'this'}://; set an HTTP proxy, "
+            f"or forward a port by hand"
         )
     return proxy
 

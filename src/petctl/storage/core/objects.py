@@ -125,7 +125,7 @@ class Objects:
         try:
             upload = parse_xml(self._send("POST", path, {"uploads": ""}).body).findtext("UploadId") or ""
         except BadAnswer:
-            raise StoreError(f"{self._root}: what answers there is no store that petctl knows") from None
+            raise StoreError(f"{self._root}: the server there is not a store that petctl knows") from None
         try:
             items = ""
             for number, piece in enumerate(slices, start=1):
@@ -136,7 +136,7 @@ class Objects:
             text = Held(f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode())
             answer = self._send("POST", path, {"uploadId": upload}, text, text.md5())
             if b"<Error>" in answer.body:  # S3 may have begun to answer 200 before it knew
-                raise StoreError(f"{self.shown(path)}: the store could not put the parts together")
+                raise StoreError(f"{self.shown(path)}: the store could not combine the parts")
         except BaseException:  # parts that nobody will finish would be kept, and paid for
             with contextlib.suppress(PetctlError, OSError, http.client.HTTPException):
                 (url,) = self._sign([{"method": "DELETE", "path": path, "query": {"uploadId": upload}}])
@@ -212,7 +212,7 @@ class Objects:
     def _sign(self, requests: List[Dict[str, Any]]) -> List[str]:
         urls = self._ask("sign", {"grant": self._grant, "requests": requests}).get("urls")
         if not isinstance(urls, list) or len(urls) != len(requests):
-            raise ProtocolError("the coordinator's answer makes no sense: it signed other requests than were asked for")
+            raise ProtocolError("the coordinator's answer is invalid: it signed other requests than it was sent")
         return [str(url) for url in urls]
 
 

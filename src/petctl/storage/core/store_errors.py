@@ -18,11 +18,11 @@ _MISSING_BUCKET = {"NoSuchBucket", "ContainerNotFound", "ResourceNotFound", "Con
 _MISSING_OBJECT = {"NoSuchKey", "BlobNotFound", "NotFound"}
 _WRONG_KEY = {
     "InvalidAccessKeyId": "the store does not know the access key id",
-    "SignatureDoesNotMatch": "the secret key does not fit the access key id",
+    "SignatureDoesNotMatch": "the secret key does not match the access key id",
     "AuthenticationFailed": "the account key or SAS is wrong",
-    "AuthorizationFailure": "the account key or SAS is wrong, or the account's network rules keep this machine out",
+    "AuthorizationFailure": "the account key or SAS is wrong, or the account's network rules block this machine",
     "InvalidAuthenticationInfo": "the credentials are not in the form the store expects",
-    "NoAuthenticationInformation": "there are no credentials, and the store wants some",
+    "NoAuthenticationInformation": "the store needs credentials, but none were given",
 }
 _EXPIRED = {"ExpiredToken", "TokenRefreshRequired", "RequestExpired", "InvalidToken"}
 KEYS = {
@@ -44,7 +44,7 @@ def refusal(status: int, body: str, kind: str, root: str, where: str) -> PetctlE
     keys = KEYS.get(kind, "")
     if code in _MISSING_BUCKET:
         what = "container" if kind == "az" else "bucket"
-        return NoSuchBucket(f"the {what} {root} does not exist; make it first, or correct the name")
+        return NoSuchBucket(f"the {what} {root} does not exist; create it first, or correct the name")
     if code in _MISSING_OBJECT or (status == 404 and not code):
         return NoSuchPlace(f"{where} does not exist")
     if code in _EXPIRED or "expired" in body.lower() or "Signature not valid in the specified time frame" in body:
@@ -52,24 +52,24 @@ def refusal(status: int, body: str, kind: str, root: str, where: str) -> PetctlE
     if code in _WRONG_KEY:
         return Refused(f"{root}: {_WRONG_KEY[code]}; {keys}")
     if code in ("BadDigest", "Md5Mismatch", "InvalidDigest", "XAmzContentSHA256Mismatch"):
-        return Damaged(f"{where}: the store received other bytes than were sent; run the same command again")
+        return Damaged(f"{where}: the store received different bytes than were sent; run the same command again")
     if code == "RequestTimeTooSkewed":
         return Refused(f"{root}: the clock of this machine is wrong by more than 15 minutes; set it")
     if status == 401:
         return Refused(f"{root}: the store does not accept the credentials; {keys}")
     if status == 403 or code == "AccessDenied":
-        return Refused(f"{where}: these credentials do not permit this; ask the owner for the right to do it")
+        return Refused(f"{where}: these credentials do not permit this; ask the owner for permission")
     if status == 412:
-        return Damaged(f"{where} was changed while it was read; run the same command again")
+        return Damaged(f"{where} changed while it was read; run the same command again")
     if status >= 500 or status == 429:
-        return StoreUnreachable(f"{root}: the store answers {status} again and again; try again later")
-    return StoreError(f"{where}: the store refused ({status} {code}); nothing of it was changed")
+        return StoreUnreachable(f"{root}: the store keeps answering {status}; try again later")
+    return StoreError(f"{where}: the store refused ({status} {code}); nothing was changed")
 
 
 def unreachable(root: str, reason: str, endpoint: str = "") -> StoreUnreachable:
     """Nobody answers."""
     at = f" at {endpoint}" if endpoint else ""
-    return StoreUnreachable(f"{root}: no answer{at} ({reason}); is the endpoint right and the network up?")
+    return StoreUnreachable(f"{root}: no answer{at} ({reason}); check the endpoint and the network")
 
 
 def reason(error: BaseException) -> str:

@@ -182,14 +182,14 @@ def explained(error: OSError, path: str) -> StoreError | NoRoom:
     """The error for people that one of the system stands for."""
     if is_no_room(error):
         return NoRoom(
-            f"no room for {path}: the disk is full; make room and run the same command again, it goes on from here"
+            f"no space for {path}: the disk is full; free space and run the same command again, it continues from here"
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return Refused(f"{path}: {error.strerror}; check who may read and write it")
+        return Refused(f"{path}: {error.strerror}; check its permissions")
     if error.errno == errno.ELOOP:
         return StoreError(f"{path}{PARTIAL}: a link lies where the file is to be written; remove it")
     if error.errno == errno.ENOENT:
         return NoSuchPlace(f"{path} does not exist")
     if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
-        return StoreError(f"{path}: a file and a folder of the same name are in each other's way; remove one of them")
+        return StoreError(f"{path}: a file and a folder have the same name; remove one of them")
     return StoreError(f"{path}: {error.strerror or error}")

@@ -98,7 +98,7 @@ class FileSlice:
         return data
 
     def _shorter(self) -> Damaged:
-        return Damaged(f"{self._name} became shorter while it was sent; run the same command again")
+        return Damaged(f"{self._name} became shorter while it was uploaded; run the same command again")
 
 
 def own_buffer() -> memoryview:

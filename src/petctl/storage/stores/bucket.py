@@ -125,13 +125,13 @@ class Bucket:
     def check_whole(self, entry: Entry, body: Body, md5: str, crc32: int | None = None) -> None:
         """Raises Damaged where a small object is not what the store says of it. The CRC-32 costs less to check."""
         if body.length != entry.size:
-            raise Damaged(f"{self.location.below(entry.path)} was changed while it was read; run the command again")
+            raise Damaged(f"{self.location.below(entry.path)} changed while it was read; run the command again")
         if crc32 is not None:
             fits = body.sums(CRC32).crc32 == crc32
         else:
             fits = not PLAIN_MD5.fullmatch(md5) or body.sums(MD5).md5.hex() == md5 or self.encrypted(entry.path)
         if not fits:
-            raise Damaged(f"{self.location.below(entry.path)}: what arrived does not fit its checksum")
+            raise Damaged(f"{self.location.below(entry.path)}: the received data does not match its checksum")
 
     def slice(self, entry: Entry, offset: int, length: int) -> Body:
         pieces = self.stream(entry, offset, length)

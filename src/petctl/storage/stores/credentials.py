@@ -89,8 +89,8 @@ def resolve(location: Location, surroundings: Surroundings) -> Location:
     directory = settings_for(location, surroundings).get("directory")
     if not directory:
         raise UsageError(
-            f"{location} is a file share, and no directory of this machine is set for it; mount it and write into "
-            f"petctl.yaml:\n  stores:\n    {location.root}: {{directory: /PATH/WHERE/IT/IS}}"
+            f"{location} is a file share without a directory on this machine; mount it and add to petctl.yaml:\n "
+            f" stores:\n    {location.root}: {{directory: /PATH/WHERE/IT/IS}}"
         )
     path = Path(str(directory)).expanduser().absolute() / location.path
     return Location("file", path=str(path), slash=location.slash)
@@ -132,7 +132,7 @@ def _s3(surroundings: Surroundings, endpoint: str, region: str, anonymous: bool)
         found = _aws_file(environ, "AWS_SHARED_CREDENTIALS_FILE", "credentials", profile)
     key_id, key = found.get("aws_access_key_id", ""), found.get("aws_secret_access_key", "")
     if key_id and not key:
-        raise UsageError("there is an AWS access key id but no secret key; set AWS_SECRET_ACCESS_KEY as well")
+        raise UsageError("the AWS access key id has no secret key; set AWS_SECRET_ACCESS_KEY as well")
     token = found.get("aws_session_token", "")
     return Access("s3", endpoint.rstrip("/"), region, key_id, key, token, anonymous=anonymous)
 
@@ -168,7 +168,7 @@ def _azure(location: Location, surroundings: Surroundings, endpoint: str, anonym
     try:
         base64.b64decode(key, validate=True)
     except ValueError:
-        raise Refused(f"{location.root}: the account key is not one: it is not base64; copy it again, whole") from None
+        raise Refused(f"{location.root}: the account key is not valid base64; copy it again, in full") from None
     endpoint = (endpoint or f"https://{account}{BLOB_HOST}").rstrip("/")
     return Access("az", endpoint, key_id=account, key="" if sas else key, sas=sas.lstrip("?"), anonymous=anonymous)
 

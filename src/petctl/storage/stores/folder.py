@@ -204,4 +204,4 @@ def _passing(name: str) -> bool:
 
 
 def _changed(path: str) -> Damaged:
-    return Damaged(f"{path} was changed while it was read; run the same command again")
+    return Damaged(f"{path} changed while it was read; run the same command again")

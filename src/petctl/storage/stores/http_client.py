@@ -107,7 +107,7 @@ class Rest:
                         piece = own_buffer()[: length - done]
                         count = wire.fill(piece)
                         if not count:
-                            raise ConnectionError("fewer bytes came than were announced")
+                            raise ConnectionError("got fewer bytes than announced")
                         attempts.renew()
                         done += count
                         yield piece[:count]
@@ -136,9 +136,9 @@ class Rest:
 
     def _check_range(self, head: Head, path: str) -> None:
         if head.status == 412:
-            raise Damaged(f"{self._location.below(path)} was changed while it was read; run the same command again")
+            raise Damaged(f"{self._location.below(path)} changed while it was read; run the same command again")
         if head.status < 300:
-            raise StoreError(f"{self._location.root}: the store sends all of an object where a part was asked for")
+            raise StoreError(f"{self._location.root}: the store sends a whole object instead of the requested part")
 
     def _asked(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Body

@@ -28,7 +28,7 @@ class Head:
         self._text, self._lower = text, text.lower()
         status = text[9:12]
         if not text.startswith("HTTP/1.") or not status.isdigit():
-            raise ConnectionCut("what answers does not speak HTTP")
+            raise ConnectionCut("the server does not speak HTTP")
         self.status = int(status)
 
     @cached_property
@@ -153,7 +153,7 @@ class Wire:
         line = self._read_line() or self._read_line()  # the empty one ends the chunk before
         size = line.partition(b";")[0].strip()
         if not re.fullmatch(rb"[0-9A-Fa-f]{1,15}", size):
-            raise BadAnswer(f"the store's answer has a chunk of the size {size[:40]!r}")
+            raise BadAnswer(f"the store's answer has a chunk of size {size[:40]!r}")
         self._left = int(size, 16)
         if not self._left:
             for _ in range(_MOST_LINES):

@@ -63,7 +63,7 @@ class Location:
 def parse_location(text: str) -> Location:
     """The location that the user's words name; UsageError says what is wrong with them."""
     if not text or "\0" in text:
-        raise UsageError(f"a location is empty or holds a NUL character; write {FORMS}")
+        raise UsageError(f"a location is empty or contains a NUL character; write {FORMS}")
     scheme, separator, rest = text.partition("://")
     if not separator:
         return _local(text)
@@ -84,7 +84,7 @@ def parse_location(text: str) -> Location:
         return _remote(text, "az", account, container, path)
     if scheme in ("https", "http"):
         return _web(text)
-    raise UsageError(f"{text!r}: petctl knows no {scheme}:// locations; write {FORMS}")
+    raise UsageError(f"{text!r}: petctl does not support {scheme}:// locations; write {FORMS}")
 
 
 def _local(text: str) -> Location:
@@ -111,11 +111,13 @@ def _web(text: str) -> Location:
             continue
         sas = parts.query
         if sas and "sig" not in parse_qs(sas):
-            raise UsageError(f"{shown!r}: what follows the question mark is not a SAS (it has no sig=); quote the URL")
+            raise UsageError(
+                f"{shown!r}: the part after the question mark is not a SAS (it has no sig=); quote the URL"
+            )
         bucket, _, path = parts.path.lstrip("/").partition("/")
         return _remote(shown, kind, host.removesuffix(suffix), unquote(bucket), unquote(path), sas)
     raise UsageError(
-        f"{shown!r} is no storage that petctl knows: https URLs name Azure blobs "
+        f"{shown!r} is not a storage that petctl supports: https URLs name Azure blobs "
         f"(https://ACCOUNT{BLOB_HOST}/CONTAINER/PATH) or file shares (https://ACCOUNT{SHARE_HOST}/SHARE/PATH)"
     )
 

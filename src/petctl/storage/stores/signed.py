@@ -75,8 +75,8 @@ class SignedBucket(Bucket):
     def check_may_look(self) -> None:
         if not self.may_look:
             raise Refused(
-                f"{self.location.root}: the SAS does not permit to list and to read (sp=rl); "
-                "ask the owner for one that does, or name only what is to be sent"
+                f"{self.location.root}: the SAS does not permit listing and reading (sp=rl); ask the owner for "
+                f"one that does, or name single files to upload"
             )
 
     def entries(self, path: str) -> Iterator[Entry]:

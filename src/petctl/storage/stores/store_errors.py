@@ -33,11 +33,11 @@ def explain(error: BaseException, location: Location) -> PetctlError:
     if isinstance(error, FileNotFoundError):
         return NoSuchPlace(f"{location} does not exist")
     if kind == "PreconditionError":
-        return Damaged(f"{location} was changed while it was read; run the same command again")
+        return Damaged(f"{location} changed while it was read; run the same command again")
     if kind in ("PermissionDeniedError", "UnauthenticatedError"):
         return refusal(403, text, location)
     if "redential" in text or "IMDS" in text or "metadata" in text.lower():
-        return Refused(f"{location.root}: no credentials were found; {KEYS.get(location.kind, '')}")
+        return Refused(f"{location.root}: found no credentials; {KEYS.get(location.kind, '')}")
     return unreachable(location, _innermost(text))
 
 

@@ -163,12 +163,12 @@ class S3Parts:
         text = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>"
         answer = self._rest.call("POST", upload.path, {"uploadId": upload.id}, body=Held(text.encode()))
         if b"<Error>" in answer.body:  # S3 may have begun to answer 200 before it knew
-            raise NoSuchPlace(
-                f"the store could not put the parts of {upload.path} together; run the same command again"
-            )
+            raise NoSuchPlace(f"the store could not combine the parts of {upload.path}; run the same command again")
         self._records.forget(upload.path)
         if not self._joined_right(upload, parse_xml(answer.body), sums):
-            raise Damaged(f"{upload.path}: the store joined other parts than were sent; remove it and send it again")
+            raise Damaged(
+                f"{upload.path}: the store combined other parts than were sent; remove it and upload it again"
+            )
 
     def _joined_right(self, upload: Upload, said: ElementTree.Element, sums: Sequence[Sum]) -> bool:
         if upload.kinds.crc32:

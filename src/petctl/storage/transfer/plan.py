@@ -71,7 +71,7 @@ def open_source(location: Location, surroundings: Surroundings) -> End:
     end = open_end(location, surroundings)
     end.place.check_may_look()
     if end.entry is None and not end.folder:
-        raise NoSuchPlace(f"{location} does not exist: there is no file of that name, and nothing below it")
+        raise NoSuchPlace(f"{location} does not exist (neither a file nor a folder)")
     return end
 
 
@@ -92,7 +92,9 @@ def pairs(source: End, target: End) -> Iterator[Pair]:
         yield Pair(source.entry, path, name, looked=not target.looked)
         return
     if target.entry is not None:
-        raise StoreError(f"{target.location} is a file, and {source.location} a folder; name a folder as the target")
+        raise StoreError(
+            f"{target.location} is a file, but {source.location} is a folder; choose a folder as the target"
+        )
     listed = _files(source)
     first = []
     for entry in listed:
@@ -124,13 +126,13 @@ def already_there(pair: Pair, source: Endpoint, target: Endpoint, checksum: bool
     if there is None or there.size != pair.source.size:
         return ""
     if there.size == 0:
-        return "empty, as it is there"
+        return "empty here and there"
     if not checksum:
         newer = there.modified - pair.source.modified
         if target.location.local and abs(newer) < 0.001:
             return "same size and time"
         if not target.location.local and newer >= CLOCKS_DIFFER:
-            return "same size, and not changed since"
+            return "same size, unchanged since"
     known = target.checksum(there) if source.location.local else source.checksum(pair.source)
     if not known:
         return ""

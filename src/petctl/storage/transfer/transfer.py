@@ -91,7 +91,7 @@ class _Transfer:
             more = tally.failed - len(tally.failures)
             shown = "".join(f"\n  {line}" for line in tally.failures) + (f"\n  and {more} more" if more else "")
             raise StoreError(
-                f"{tally.failed} of {tally.found} files failed; run the same command again for these:{shown}"
+                f"{tally.failed} of {tally.found} files failed; run the same command again to retry them:{shown}"
             )
 
     def _small(self, pair: Pair) -> None:
@@ -266,7 +266,9 @@ class _Large:
             self._source.check_unchanged(entry)
             if self._expected.contradicts(self._sums, self._lengths):
                 self._sink.discard()
-                raise Damaged(f"{entry.path}: what arrived does not fit its checksum; run the same command again")
+                raise Damaged(
+                    f"{entry.path}: the received data does not match its checksum; run the same command again"
+                )
             self._sink.finish(self._sums)
         finally:
             self._sink.leave()

@@ -30,12 +30,12 @@ def test_azure_files_and_nfs() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("efs", "data", "vol-1", "1Gi", "", ""), "'vol-1' is no id of an EFS file system"),
-        (("efs", "Data", "fs-01234567", "1Gi", "", ""), "'Data' is no name for a volume"),
+        (("efs", "data", "vol-1", "1Gi", "", ""), "'vol-1' is not the id of an EFS file system"),
+        (("efs", "Data", "fs-01234567", "1Gi", "", ""), "'Data' is not a valid volume name"),
         (("efs", "data", "fs-01234567", "1Gi", "", "x"), "--secret is for azure-files"),
-        (("azure-files", "data", "account", "1Gi", "a", "b"), "like ACCOUNT/SHARE"),
+        (("azure-files", "data", "account", "1Gi", "a", "b"), "such as ACCOUNT/SHARE"),
         (("azure-files", "data", "account/share", "1Gi", "", ""), "needs --secret NAME and --namespace"),
-        (("nfs", "data", "server", "1Gi", "", ""), "like SERVER:/PATH"),
+        (("nfs", "data", "server", "1Gi", "", ""), "such as SERVER:/PATH"),
     ],
 )
 def test_what_is_refused(words: tuple[str, str, str, str, str, str], said: str) -> None:

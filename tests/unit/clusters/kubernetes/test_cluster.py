@@ -226,7 +226,7 @@ def test_a_submission_that_was_cut_short_before_its_nodes_says_so(
     del server.objects[NODES]
     answers(cluster, monkeypatch, told({**RUNNING, "sentence": "waiting for nodes"}))
     status = status_from(cluster.status(JOB))
-    assert status.cut_short and "nodes 0, 1: its submission was cut short" in status.sentence
+    assert status.cut_short and "nodes 0, 1: its submission was interrupted" in status.sentence
 
 
 def test_who_may_not_ask_the_coordinator_hears_that(
@@ -338,12 +338,12 @@ def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: Kubernetes
     ended.object["status"] = killed().object["status"]
     server.objects[COORDINATOR]["status"] = {"failed": 1}
     server.pods = [ended]
-    waiting = "its coordinator is being replaced, and no node runs meanwhile"
+    waiting = "its coordinator is being replaced, and no node is running meanwhile"
     assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}"
     server.pods.append(coordinator("Pending", "c-0-b", creationTimestamp="2026-01-02T03:06:00Z"))
     assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}; c-0-b is being created"
     server.pods.append(Pod("n-0-a", 0))
-    assert cluster.status(JOB)["sentence"].startswith("its coordinator is being replaced, and its workers go on")
+    assert cluster.status(JOB)["sentence"].startswith("its coordinator is being replaced, and its workers keep running")
 
 
 # -- watch -------------------------------------------------------------------------------------------------------------
@@ -459,7 +459,7 @@ def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_rem
     server.objects = {COORDINATOR: server.objects[COORDINATOR]}
     server.objects[COORDINATOR]["spec"] |= {"suspend": True, "template": {"spec": {"volumes": []}}}
     status = status_from(cluster.status(JOB))
-    assert (status.state, status.id) == ("queued", JOB) and "cut short" in status.sentence
+    assert (status.state, status.id) == ("queued", JOB) and "interrupted" in status.sentence
     with pytest.raises(UsageError, match="has not ended"):
         cluster.remove(JOB)
     cluster.cancel(JOB, True)
@@ -506,7 +506,7 @@ def test_a_node_is_its_pod_that_runs_whatever_was_before_it(cluster: KubernetesC
     server.pods[-1].object["metadata"]["deletionTimestamp"] = "now"
     assert cluster._pod_of(JOB, "0")["metadata"]["name"] == "n-0-b"
     assert cluster._pod_of(JOB, None)["metadata"]["name"] == "n-0-b"
-    with pytest.raises(NotFound, match="no node '1' that runs; those that run: 0"):
+    with pytest.raises(NotFound, match="no running node '1'; those that run: 0"):
         cluster._pod_of(JOB, "1")
 
 
@@ -554,7 +554,7 @@ def test_the_id_of_code_in_a_record_is_checked_before_it_becomes_a_path(
 ) -> None:
     record = {**RECORD, "code": {"id": identity, "archive": "/etc/hostname", "inside": "", "source": "x"}}
     server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps(record)}}
-    with pytest.raises(UsageError, match="is not the id of a snapshot"):
+    with pytest.raises(UsageError, match="is not a snapshot id"):
         cluster.record(JOB)
 
 

@@ -104,8 +104,8 @@ def test_a_server_that_knows_no_elastic_jobs(cluster: KubernetesCluster, objects
     with pytest.raises(UsageError) as caught:
         cluster.submit(cluster.plan(Job(script="train.py"), "train-22aa"))
     assert str(caught.value) == (
-        "the server knows no ElasticJobs; install the operator (petctl operator install), or do without it "
-        "(operator: false in the cluster's settings)"
+        "the server does not know ElasticJobs; install the operator (petctl operator install), "
+        "or turn it off (operator: false in the cluster's settings)"
     )
     objects.refuses = lambda path: NoSuchObject("no such namespace", {"details": {"kind": "namespaces"}})
     with pytest.raises(NoSuchObject, match="no such namespace"):

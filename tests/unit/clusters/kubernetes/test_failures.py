@@ -64,7 +64,7 @@ def test_a_quota_and_a_policy_are_told_apart() -> None:
     message = 'pods "x" is forbidden: exceeded quota: compute, requested: cpu=2, used: cpu=3, limited: cpu=4'
     error = told(403, "Forbidden", message)
     assert type(error) is failures.QuotaExceeded
-    assert message in str(error) and "ask for less" in str(error)
+    assert message in str(error) and "request less" in str(error)
     message = 'pods "x" is forbidden: failed quota: compute: must specify cpu for: main'
     assert type(told(403, "Forbidden", message)) is failures.QuotaExceeded
     message = 'pods "x" is forbidden: violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false'

@@ -123,7 +123,7 @@ WORKER = "spec.replicaSpecs.Worker"
         (["text"], "expected Kubernetes objects"),
         ([{"kind": "Pod", "spec": 5}], "expected Kubernetes objects"),
         (changed(OLD, f"{WORKER}.template", None), "ElasticJob imagenet has no spec.replicaSpecs.Worker.template"),
-        (changed(OLD, f"{WORKER}.replicas", 3), "3 nodes are not between the least (1) and the most (2)"),
+        (changed(OLD, f"{WORKER}.replicas", 3), "3 nodes are not between the minimum (1) and the maximum (2)"),
         (changed(PODS, "spec.containers.0.image", "other"), "are not the same; a job has one template"),
         (changed(PODS[:1], "spec.containers.0.image", None), "'elastic-trainer-worker' has no image"),
         (PODS, "has no command, and what the ENTRYPOINT of example.org/examples:1 is"),
@@ -146,7 +146,9 @@ def test_restart_policies(policy: str, becomes: str | None) -> None:
 def test_another_image_and_one_that_is_too_old() -> None:
     old = changed(PODS, "spec.containers.0.image", "torchelastic/examples:0.1.0rc1")[:1]
     notes = find_jobs(old, ConvertOptions(["x"]))[1]
-    assert any("has no Python 3.9, which the agent needs; name an image that has it" in note for note in notes)
+    assert any(
+        "has no Python 3.9, which the agent needs; set agentImage to an image that has it" in note for note in notes
+    )
     (found,), notes = find_jobs(old, ConvertOptions(["x"], "example.org/new:1"))
     assert found.template["spec"]["containers"][0]["image"] == "example.org/new:1"
     assert not any("Python 3.9" in note for note in notes)
@@ -194,10 +196,10 @@ def test_a_launchers_words() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--nproc_per_node=2"], "given no script"),
+        (["--nproc_per_node=2"], "has no script"),
         (["--nproc_per_node"], "--nproc_per_node has no value"),
-        (["--nonsense", "x.py"], "--nonsense is not known"),
-        (["--max_restarts=x", "x.py"], "'x', which is no number"),
+        (["--nonsense", "x.py"], "--nonsense is unknown"),
+        (["--max_restarts=x", "x.py"], "'x', which is not a number"),
     ],
 )
 def test_a_launchers_words_that_are_wrong(words: list[str], said: str) -> None:

@@ -196,12 +196,12 @@ def test_in_a_pod_its_service_account(tmp_path: Path, monkeypatch: pytest.Monkey
         (
             {"proxy-url": "socks5://proxy:1080"},
             {},
-            r"cluster.proxy-url: .*http:// proxies only, not through socks5",
+            r"cluster.proxy-url: .*only http:// proxies, not socks5",
         ),
         ({}, {"token": 1234}, r"users\[ann\].user.token must be text, not int; put it in quotes"),
         ({}, {"client-certificate-data": encoded(PEM)}, r"client-key \(or client-key-data\) is missing"),
         ({}, {"client-key-data": encoded(KEY)}, r"client-certificate \(or client-certificate-data\) is missing"),
-        ({}, {"auth-provider": {"name": "gcp"}}, r"auth-provider \(gcp\) is no longer part of Kubernetes; have"),
+        ({}, {"auth-provider": {"name": "gcp"}}, r"auth-provider \(gcp\) is no longer part of Kubernetes; create"),
         ({}, {"exec": {"command": "x"}}, r"users\[ann\].user.exec.apiVersion is missing"),
         ({}, {"exec": {"command": "x", "apiVersion": "v9"}}, "exec.apiVersion is 'v9'; petctl speaks client.auth"),
         ({}, {"exec": []}, r"users\[ann\].user.exec must be a mapping, not list"),
@@ -219,7 +219,7 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     assert "there is no context 'wrok'" in said and "there are: work" in said
     assert "there is no cluster 'small' (" in refusal(tmp_path, config(context={"cluster": "small"}))
     assert "contexts[work].context.user" in refusal(tmp_path, config(context={"user": "eve"}))
-    assert "no context is chosen" in refusal(tmp_path, {**config(), "current-context": ""})
+    assert "no context is selected" in refusal(tmp_path, {**config(), "current-context": ""})
     assert "it has no contexts at all" in refusal(tmp_path, {})
     assert "every entry needs a name" in refusal(tmp_path, {**config(), "users": [{"user": {}}]})
 

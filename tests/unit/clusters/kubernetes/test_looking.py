@@ -212,10 +212,10 @@ def test_a_job_whose_coordinator_is_being_replaced_is_not_starting(
     fenced["status"]["conditions"] = [condition("Ready", "False")]
     idle, alive = [*ended, fenced], [*ended, fenced, pod("n-4", 1, "Running")]
     for nodes, meanwhile in (
-        ([], "no node runs"),
-        (ended, "no node runs"),
-        (idle, "its nodes wait"),
-        (alive, "its workers go on"),
+        ([], "no node is running"),
+        (ended, "no node is running"),
+        (idle, "its nodes are waiting"),
+        (alive, "its workers keep running"),
     ):
         status = status_from(job_status.waiting_status(RECORD, coordinator, pods, nodes=partial(list, nodes)))
         assert status.state == "recovering"
@@ -251,7 +251,7 @@ def test_an_image_without_a_python_for_the_agent_is_told_of_with_what_to_do(reas
     ended = pod("c-0-a", 1, "Failed", {"terminated": {"reason": reason, "exitCode": 1, "message": message}})
     state, sentence = waiting({**job(), "status": {"failed": 1}}, ended)
     assert state == "starting" and f"cannot start: {message.strip()}; " in sentence
-    assert sentence.endswith("name one that has it: kubernetes.agent_image")
+    assert sentence.endswith("set one that has it: kubernetes.agent_image")
 
 
 def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:
@@ -263,9 +263,9 @@ def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:
 @pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"])
 def test_an_image_that_cannot_be_had_is_named(reason: str) -> None:
     told = pod("c-0-a", 1, "Pending", {"waiting": {"reason": reason, "message": "not found"}})
-    assert job_status.why_not_running(told) == "the image example.org/image:1 cannot be had (not found)"
+    assert job_status.why_not_running(told) == "the image example.org/image:1 is not available (not found)"
     silent = pod("c-0-a", 1, "Pending", {"waiting": {"reason": reason}})
-    assert job_status.why_not_running(silent) == f"the image example.org/image:1 cannot be had ({reason})"
+    assert job_status.why_not_running(silent) == f"the image example.org/image:1 is not available ({reason})"
 
 
 def test_why_a_pod_does_not_run() -> None:

@@ -284,6 +284,6 @@ def test_the_coordinator_has_the_limits_that_it_is_given() -> None:
     (own,) = pod["spec"]["containers"]
     assert own["resources"] == {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"cpu": "1"}}
     assert pod["spec"]["nodeSelector"] == {"pool": "small"}
-    with pytest.raises(UsageError, match=r"kubernetes\.coordinator\.spec\.containers: command is petctl's own"):
+    with pytest.raises(UsageError, match=r"kubernetes\.coordinator\.spec\.containers: command is reserved by petctl"):
         wrong = {"spec": {"containers": [{"command": ["sh"]}]}}
         make.coordinator_pod(JOB, WISHES._replace(coordinator=wrong), 0, [], False, [])

@@ -140,17 +140,17 @@ def test_an_elastic_job_that_no_operator_sees(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("petctl.clusters.kubernetes.job_status.time.time", lambda: 1767323045.0 + 9)
-    assert looked(cluster) == ("pending", "waiting: its operator is to see it")
+    assert looked(cluster) == ("pending", "waiting: its operator has not seen it yet")
     monkeypatch.setattr("petctl.clusters.kubernetes.job_status.time.time", lambda: 1767323045.0 + 11)
     state, sentence = looked(cluster)
-    assert state == "pending" and sentence.endswith("is one installed? petctl operator install")
+    assert state == "pending" and sentence.endswith("to install one: petctl operator install")
 
 
 def test_what_an_operator_says_of_a_job_without_coordinator(cluster: KubernetesCluster, server: Server) -> None:
     one(server)["status"] = {"phase": "Starting", "message": "waiting: 0 of 2 nodes run"}
     assert looked(cluster) == ("starting", "waiting: 0 of 2 nodes run")
     one(server)["status"] = {"phase": "Recovering", "message": "fewer nodes run than it needs"}
-    assert looked(cluster) == ("recovering", "its coordinator is being replaced, and no node runs meanwhile")
+    assert looked(cluster) == ("recovering", "its coordinator is being replaced, and no node is running meanwhile")
     one(server)["spec"]["suspend"] = True
     assert looked(cluster) == ("queued", "queued: its ElasticJob is suspended")
 
@@ -189,7 +189,7 @@ def test_the_end_is_in_the_status_when_all_pods_are_gone(cluster: KubernetesClus
         ({"type": "Failed", "message": "no command"}, 2, ("failed", 2, "no command")),
         ({"type": "Failed", "reason": "Invalid"}, None, ("failed", 1, "Invalid")),
         ({"type": "Succeeded"}, None, ("succeeded", 0, "succeeded")),
-        ({"type": "Running"}, None, ("recovering", None, "its coordinator is being replaced, and no node runs")),
+        ({"type": "Running"}, None, ("recovering", None, "its coordinator is being replaced, and no node is running")),
     ],
 )
 def test_an_end_without_an_outcome(

@@ -57,7 +57,7 @@ def test_one_reason_is_said_once_and_nodes_are_in_their_order() -> None:
     image = {"state": {"waiting": {"reason": "ErrImagePull"}}, "image": "none:1"}
     found = said(status(3), 3, *pods, node(2, containerStatuses=[image]))
     assert found["sentence"] == (
-        "all is well; node 2: the image none:1 cannot be had (ErrImagePull); nodes 9, 10: no machine of the cluster "
+        "all is well; node 2: the image none:1 is not available (ErrImagePull); nodes 9, 10: no machine of the cluster "
         "can take it: 0/2 nodes are available: 2 Insufficient cpu."
     )
     assert [row["name"] for row in found["nodes"]] == ["2", "9", "10"]
@@ -152,10 +152,10 @@ def test_the_newest_refusal_counts_in_the_servers_own_words() -> None:
         ),
         (
             'pods "x-node-1" is forbidden: exceeded quota: few, used: pods=2 (the Kubernetes API server '
-            "https://10.0.0.1:443 (context west)); ask for less, or end something else first",
+            "https://10.0.0.1:443 (context west)); request less, or stop something else first",
             "the namespace's quota does not allow its pod: exceeded quota: few, used: pods=2",
         ),
-        ("Error creating: webhook says no", "its pod cannot be made: webhook says no"),
+        ("Error creating: webhook says no", "its pod cannot be created: webhook says no"),
     ],
 )
 def test_a_refusal_in_plain_words(message: str, words: str) -> None:

@@ -102,7 +102,7 @@ def test_settings_of_a_pod(tmp_path: Path) -> None:
         assert spec["containers"][0]["imagePullPolicy"] == "Never"
         assert spec["containers"][0]["command"][0] == "python3.12"
     assert refusal(Job(script="train.py"), tmp_path, pod=["x"]) == (
-        "clusters.west.pod must be a piece of a pod template, not ['x']"
+        "clusters.west.pod must be part of a pod template, not ['x']"
     )
 
 
@@ -116,7 +116,7 @@ def test_a_pieces_of_pod_of_the_job_wins_over_the_clusters(tmp_path: Path) -> No
 def test_mapped_folders_need_code_unless_they_are_not_wanted(project: Path, tmp_path: Path) -> None:
     (project / "petctl.yaml").write_text("folders: {data: 's3://bucket/data'}")
     assert refusal(Job(shell="ls", code="none"), tmp_path) == (
-        "mapped folders are shown inside a job's code, and it has none; run it with --no-folders"
+        "mapped folders appear inside a job's code, but this job has none; run it with --no-folders"
     )
     assert made(Job(shell="ls", code="none", folders="none"), tmp_path)["folders"] == []
 
@@ -139,7 +139,7 @@ def test_a_directory_of_this_machine_is_nothing_for_pods(project: Path, tmp_path
         job = Job(script="train.py")
     words = refusal(job, tmp_path)
     assert str(place) in words
-    assert words.endswith("is a directory of this machine, which pods do not see; use s3:// or az://")
+    assert words.endswith("is a directory of this machine, which pods cannot see; use s3:// or az://")
 
 
 def batchai_job(mount: dict[str, Any]) -> Job:
@@ -181,7 +181,7 @@ def test_why_no_code_is_taken_along_is_told(tmp_path: Path) -> None:
     outside.write_text("")
     record = made(Job(script=str(outside)), tmp_path)
     assert record["code"] == {} and record["plan"]["pieces"] == 0
-    assert record["notes"] and record["notes"][0].startswith("no code is taken along: ")
+    assert record["notes"] and record["notes"][0].startswith("no code is included: ")
     assert made(Job(shell="ls", code="none"), tmp_path)["notes"] == []
 
 
@@ -209,7 +209,7 @@ def test_code_is_cut_into_pieces(tmp_path: Path, size: int, pieces: int) -> None
 def test_code_that_is_too_large_is_refused(tmp_path: Path) -> None:
     words = refusal(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", MOST_CODE + 1))
     assert words == (
-        "the code's archive has 22 MiB, and 21 MiB can be kept in a cluster; leave more out with .petctlignore"
+        "the code archive has 22 MiB, but a cluster can keep only 21 MiB; leave more out with .petctlignore"
     )
 
 
@@ -217,4 +217,4 @@ def test_code_that_is_gone_from_this_machine_is_told(tmp_path: Path) -> None:
     pinned = sparse(tmp_path / "archive", 1)
     (tmp_path / "archive").unlink()
     words = refusal(Job(script="train.py"), tmp_path, pinned)
-    assert "is not on this machine any more" in words and "petctl resubmit --new-code" in words
+    assert "is no longer on this machine" in words and "petctl resubmit --new-code" in words

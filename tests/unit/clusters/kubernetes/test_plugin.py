@@ -128,13 +128,15 @@ def test_a_program_that_fails_is_quoted(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LoginFailed, match=r"no-such-program is not there; Get it at example\.com"):
+    with pytest.raises(LoginFailed, match=r"no-such-program was not found; Get it at example\.com"):
         token(access(tmp_path, {}, command="no-such-program"))
 
 
 def test_a_program_that_must_ask_somebody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", None)
-    with pytest.raises(LoginFailed, match=r"must ask the user something .* no terminal; log in at a terminal first"):
+    with pytest.raises(
+        LoginFailed, match=r"needs a terminal to ask the user .* no terminal; log in at a terminal first"
+    ):
         token(access(tmp_path, {"token": "t"}, interactiveMode="Always"))
     assert token(access(tmp_path, {"token": "t"}, interactiveMode="Never")) == "Bearer t1"
 

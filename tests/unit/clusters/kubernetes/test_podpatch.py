@@ -58,7 +58,7 @@ def test_another_container_stands_beside() -> None:
         ({"spec": ["x"]}, r"pod\.spec must be a mapping, not list"),
         ({"spec": {"containers": {"image": "x"}}}, r"pod\.spec\.containers must be a list of mappings"),
         ({"spec": {"containers": ["x"]}}, r"pod\.spec\.containers must be a list of mappings"),
-        ({"spec": {"containers": [{"command": ["x"]}]}}, "command is petctl's own"),
+        ({"spec": {"containers": [{"command": ["x"]}]}}, "command is reserved by petctl"),
         ({"spec": {"restartPolicy": "Always"}}, r"pod\.spec\.restartPolicy"),
     ],
 )

@@ -231,5 +231,5 @@ def test_a_job_in_a_queue_waits_as_long_as_it_takes_unless_it_says_otherwise(
 
 
 def test_wrong_settings_of_a_cluster_are_refused_with_all_that_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"clusters\.west\.volumes\[0\]: where is it seen"):
+    with pytest.raises(UsageError, match=r"clusters\.west\.volumes\[0\]: its path in the pods is missing"):
         plan_of(Job(shell="train", code="none"), tmp_path, volumes=[{"claim": "a"}])

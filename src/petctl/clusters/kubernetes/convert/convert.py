@@ -28,8 +28,8 @@ _SIZES = ("RDZV_ENDPOINT", "JOB_ID", "MIN_SIZE", "MAX_SIZE", "SIZE")
 _ADDRESS = re.compile(r"[a-z0-9+]+://\S+\.py")
 _PLACEHOLDER = re.compile(r"<[A-Za-z_]+>")
 _OF_THE_OLD = {
-    "rdzvEndpoint": "every job has a rendezvous of its own, and no etcd",
-    "schedulingPolicy": "the old operator did not act on it; a job starts with minReplicas nodes",
+    "rdzvEndpoint": "petctl has its own rendezvous and needs no etcd",
+    "schedulingPolicy": "the old operator ignored it; a job starts with minReplicas nodes",
 }
 _WORKER = "elasticjob-worker"  # the only container whose exit codes the old operator looked at
 _CONTAINER = {"env": [{}], "command": [], "args": [], "resources": {"limits": {}, "requests": {}}}
@@ -112,13 +112,13 @@ def _old_job(item: Object, wishes: ConvertOptions, notes: list[str]) -> Found:
         raise UsageError(f"{where} has no spec.replicaSpecs.Worker.template; there is nothing to run")
     notes += [f"{where}: {field} is left out: {why}" for field, why in _OF_THE_OLD.items() if field in spec]
     notes += [
-        f"{where}: replicaSpecs.{kind} is left out: the old operator never made any"
+        f"{where}: replicaSpecs.{kind} is left out: the old operator never created any"
         for kind in spec["replicaSpecs"]
         if kind != "Worker"
     ]
     kept = ("cleanPodPolicy", "ttlSecondsAfterFinished", "activeDeadlineSeconds")
     known = (*_OF_THE_OLD, *kept, "minReplicas", "maxReplicas", "replicaSpecs", "backoffLimit")
-    notes += [f"{where}: {field} is left out: it is not known" for field in spec if field not in known]
+    notes += [f"{where}: {field} is left out: petctl does not know it" for field in spec if field not in known]
     template, launch, _ = _template(where, workers["template"], wishes._replace(fetches=False), True, notes)
     replicas = int(workers.get("replicas") or 1)
     policy = str(workers.get("restartPolicy") or "Never")
@@ -199,7 +199,7 @@ def _template(
     if wishes.image:
         own["image"] = wishes.image
     if str(own.get("image")).startswith("torchelastic/"):
-        advice = "name an image that has it as agentImage, or give another with --image"
+        advice = "set agentImage to an image that has it, or give another with --image"
         notes.append(f"{where}: {own['image']} has no Python 3.9, which the agent needs; {advice}")
     if not own.get("image"):
         raise UsageError(f"{where}: the container {own.get('name')!r} has no image; give one with --image")
@@ -227,15 +227,15 @@ def _launch(where: str, worker: Mapping[str, Any], wishes: ConvertOptions, launc
         f"{where}: the container {worker.get('name')!r} has no command, and what the ENTRYPOINT of "
         f"{worker.get('image')} is cannot be seen from here; name the program with --command, such as: "
         "petctl import --command 'python3 /workspace/main.py' FILE"
-        + ("; or make a job file, which takes the script from its address: --to job" if address else "")
+        + ("; or create a job file, which fetches the script from its address: --to job" if address else "")
     )
 
 
 def _bounded(where: str, job: Found) -> Found:
     if not 1 <= job.least <= job.replicas <= job.most:
         raise UsageError(
-            f"{where}: {job.replicas} nodes are not between the least ({job.least}) and the most ({job.most}), which "
-            "nobody has checked before; change one of these in the file"
+            f"{where}: {job.replicas} nodes are not between the minimum ({job.least}) and the "
+            f"maximum ({job.most}); change one of these in the file"
         )
     return job
 
@@ -278,7 +278,7 @@ def _job_id(pod: Object) -> str:
 def _number(where: str, environment: Mapping[str, str], name: str) -> int:
     text = environment.get(name, "")
     if text and not text.isdecimal():
-        raise UsageError(f"{where}: {name} is {text!r}, which is no number")
+        raise UsageError(f"{where}: {name} is {text!r}, which is not a number")
     return int(text or 0)
 
 

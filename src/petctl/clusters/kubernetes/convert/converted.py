@@ -63,7 +63,7 @@ def job(found: Found) -> tuple[Job, list[str]]:
         if name in found.more
     ]
     if found.namespace:
-        notes.append(f"{found.name}: the namespace {found.namespace} is a setting of the cluster, in petctl.yaml")
+        notes.append(f"{found.name}: the namespace {found.namespace} is set for the cluster, in petctl.yaml")
     fields: dict[str, Any] = {
         "name": found.name,
         "nodes": f"{found.least}:{found.replicas}:{found.most}",
@@ -90,7 +90,7 @@ def _take_gpus(worker: dict[str, Any]) -> int:
         amounts = resources.get(part) or {}
         text = str(amounts.pop(_GPU, 0))
         if not text.isdecimal():
-            raise UsageError(f"{_GPU} is {text!r}, which is no number")
+            raise UsageError(f"{_GPU} is {text!r}, which is not a number")
         found = max(found, int(text))
         if not amounts:
             resources.pop(part, None)

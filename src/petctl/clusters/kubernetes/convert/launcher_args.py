@@ -13,7 +13,7 @@ from typing import NamedTuple
 from petctl.errors import UsageError
 
 _MODULES = ("torch.distributed.run", "torch.distributed.launch", "torchelastic.distributed.launch")
-_RENDEZVOUS = "every job has a rendezvous of its own"
+_RENDEZVOUS = "petctl has its own rendezvous for every job"
 _DROPPED = {
     **dict.fromkeys(("rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf", "node_rank"), _RENDEZVOUS),
     **dict.fromkeys(("master_addr", "master_port", "local_addr"), _RENDEZVOUS),
@@ -21,7 +21,7 @@ _DROPPED = {
     **dict.fromkeys(("log_dir", "redirects", "r", "tee", "t"), "petctl logs shows all that workers write"),
     **dict.fromkeys(("start_method", "role"), "petctl has no such setting"),
 }
-_FLAGS = {"standalone": _RENDEZVOUS, "use_env": "the environment has it in any case", "run_path": "it is the default"}
+_FLAGS = {"standalone": _RENDEZVOUS, "use_env": "the environment always has it", "run_path": "it is the default"}
 
 
 class Launch(NamedTuple):
@@ -69,10 +69,12 @@ def read_launch(words: Sequence[str]) -> Launch:
             else:
                 notes.append(f"{option} is left out: {_DROPPED[name]}")
         else:
-            raise UsageError(f"the launcher's option {option} is not known; take it out, and look whether it is needed")
+            raise UsageError(
+                f"the launcher's option {option} is unknown; remove it, and check whether the job needs it"
+            )
     if not rest:
-        raise UsageError("the launcher is given no script")
+        raise UsageError("the launcher has no script")
     if found["restarts"] and not found["restarts"].isdecimal():
-        raise UsageError(f"the launcher's --max_restarts is {found['restarts']!r}, which is no number")
+        raise UsageError(f"the launcher's --max_restarts is {found['restarts']!r}, which is not a number")
     restarts = int(found["restarts"]) if found["restarts"] else None
     return Launch([*python, *rest], found["procs"], found["nodes"], restarts, tuple(notes))

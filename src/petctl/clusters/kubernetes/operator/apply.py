@@ -188,7 +188,7 @@ class Acting:
                 if unknown:
                     words = ", ".join(dict.fromkeys(unknown))
                     raise Malformed(
-                        f"spec.{said} has what pods do not have: {words}; delete the job and create it anew"
+                        f"spec.{said} has fields that pods do not have: {words}; delete the job and create it again"
                     ) from None
             except KubernetesError:
                 pass  # a quota, or a policy: that is found when the pod is made, and may be another then
@@ -209,7 +209,7 @@ class Acting:
             return found
         about = found["metadata"]
         if about.get("deletionTimestamp") or _once_of(found, job):
-            raise Conflict(f"{about['name']} of an earlier {job.name} is not gone yet")
+            raise Conflict(f"{about['name']} of an earlier {job.name} still exists")
         raise StepBlocked(
             f"the {found.get('kind') or 'object'} {about['name']} is not this job's; remove it, or give the ElasticJob "
             "another name"

@@ -40,7 +40,7 @@ def ended(seen: Seen, now: float) -> Mapping[str, Any] | None:
     if message is not None:
         return message
     if any(pod.get("status", {}).get("phase") == "Succeeded" for pod in coordinators):
-        sentence = "its coordinator ended without saying how the job ended"
+        sentence = "its coordinator ended without reporting the job's outcome"
         return _message("lost", InternalError.code, sentence, now)
     if seen.malformed:
         return _message("failed", UsageError.code, seen.malformed, now)

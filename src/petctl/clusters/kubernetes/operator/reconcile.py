@@ -119,7 +119,7 @@ class _Look:
         """A coordinator, and as many nodes as are wanted."""
         self.status.setdefault("startTime", written(self.now))
         self.status.setdefault("selector", selector(self.job.id, NODE))
-        self.conditions.set(c.CREATED, True, "ElasticJobCreated", "seen by the operator")
+        self.conditions.set(c.CREATED, True, "ElasticJobCreated", "accepted by the operator")
         self.conditions.set(c.SUSPENDED, False, "ElasticJobResumed", "spec.suspend is false")
         deadline = self.job.spec.get("activeDeadlineSeconds")
         if deadline:
@@ -317,8 +317,8 @@ class _Look:
             why = [f"pod {end['pod']} {end['message']}" for end in ends[-1:]]
         sentence = "; ".join([f"{len(running)} of {self._target} nodes run", *why[:1]])
         if self.coordinator is not None and runs(self.coordinator) and len(running) >= self.job.least:
-            self.conditions.set(c.RUNNING, True, "ElasticJobRunning", "enough nodes run")
-            self.conditions.set(c.RESTARTING, False, "ElasticJobRunning", "enough nodes run")
+            self.conditions.set(c.RUNNING, True, "ElasticJobRunning", "enough nodes are running")
+            self.conditions.set(c.RESTARTING, False, "ElasticJobRunning", "enough nodes are running")
             if len(running) >= self._target:
                 self._close_ends()
             return c.RUNNING, sentence

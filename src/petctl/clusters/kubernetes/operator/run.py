@@ -83,7 +83,7 @@ def run(options: Options) -> None:
         rights = threading.Thread(target=watch_rights, args=(api, options.namespace, told, stop), daemon=True)
         rights.start()
         who = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-        log.info("%s waits to lead in %s", who, access.namespace)
+        log.info("%s waits to become leader in %s", who, access.namespace)
         health.stands_by()
         Leader(leases, access.namespace, LEASE, who, operator.lead).run(stop)
         stop.set()
@@ -99,7 +99,7 @@ class Operator:
 
     def lead(self, lost: threading.Event) -> None:
         """Looks after them until the lead is lost."""
-        log.info("leads")
+        log.info("became leader")
         looks = Looks(self._api, self._options.namespace, self._health)
         looks.start(self._options.workers)
         try:
@@ -110,7 +110,7 @@ class Operator:
         finally:
             self._health.stands_by()
             looks.stop()
-            log.info("leads no longer")
+            log.info("lost leadership")
 
     def _await_lists(self, looks: Looks, lost: threading.Event) -> bool:
         """Whether they came. Who loses the lead meanwhile must not go on waiting: looks begin when they are there."""
@@ -119,7 +119,7 @@ class Operator:
             if lost.is_set():
                 return False
             if time.monotonic() > late and not said:
-                log.warning("the first lists take longer than %g s; see above for what fails", SYNC_WITHIN)
+                log.warning("the first lists take longer than %g s; see the errors above", SYNC_WITHIN)
                 said = True
         return True
 
@@ -221,7 +221,7 @@ class Looks:
             try:
                 again = self._look(key)
             except (Conflict, Unreachable) as error:
-                log.info("%s/%s: again soon: %s", *key, error)
+                log.info("%s/%s: will retry: %s", *key, error)
                 self._queue.failed(key)
             except PetctlError as error:
                 log.warning("%s/%s: %s", *key, error)

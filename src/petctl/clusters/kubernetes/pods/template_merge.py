@@ -31,12 +31,14 @@ def patched(template: Mapping[str, Any], patch: Mapping[str, Any], said: str) ->
     for container in containers:
         taken = [word for word in _OWN if word in container] if container.get("name", CONTAINER) == CONTAINER else []
         if taken:
-            raise UsageError(f"{said}.spec.containers: {taken[0]} is petctl's own; what to run is the job's command")
+            raise UsageError(
+                f"{said}.spec.containers: {taken[0]} is reserved by petctl; set what to run with the job's command"
+            )
     if any("name" not in container for container in containers):
         named = [{"name": CONTAINER, **container} for container in containers]
         patch = {**patch, "spec": {**patch["spec"], "containers": named}}
     if "restartPolicy" in patch.get("spec", {}):
-        raise UsageError(f"{said}.spec.restartPolicy is petctl's own: a pod that ends is replaced by its Job")
+        raise UsageError(f"{said}.spec.restartPolicy is set by petctl: a pod that ends is replaced by its Job")
     return _merged(template, patch)
 
 

@@ -16,7 +16,7 @@ from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import Forbidden
 from petctl.rendezvous.core.decide import natural
 
-NOBODY_MAKES_IT = "its submission was cut short, so nobody makes it; cancel the job and submit it again"
+NOBODY_MAKES_IT = "its submission was interrupted; cancel the job and submit it again"
 _REASONS = ("FailedCreate", "Hindered")  # of the Job controller, and of petctl's operator
 _TROUBLES = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")  # of the kubelet
 _BEFORE = re.compile(r"^(?:.*Error creating: )?(?:pods \S+ is forbidden: )?", re.DOTALL)  # with a name of the moment
@@ -84,7 +84,7 @@ def refusal(api: Api, namespace: str, kind: str, name: str) -> str:
         return f"the namespace's quota does not allow its pod: {why}{advice}"
     if "PodSecurity" in why:
         return f"the namespace's pod security does not allow its pod: {why}"
-    return f"its pod cannot be made: {why}"
+    return f"its pod cannot be created: {why}"
 
 
 def troubles(api: Api, namespace: str) -> dict[str, str]:

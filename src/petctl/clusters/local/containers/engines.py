@@ -48,7 +48,7 @@ def find_engine(settings: Mapping[str, Any], image: str) -> Engine:
             hindrances.append(f"{name} does not work here ({error})")
     said = f"{_setting(settings, 'container')} is {wanted!r}; " if wanted else ""
     raise UsageError(
-        f"the job is to run in a container of {image}, and {said}{' and '.join(hindrances)}; install podman "
+        f"the job needs a container of {image}, but {said}{' and '.join(hindrances)}; install podman "
         "(apt install podman, dnf install podman) or start docker, or run it without a container: --no-container"
     )
 

@@ -123,9 +123,11 @@ def remove_containers(container: Mapping[str, Any], job: str, node: str = "") ->
             _engine(container, ["rm", "-f", "-v", *at_once, *found])
             left = _containers(container, job, node, running=False)
             if left:
-                return f"containers of {job} are left; remove them with: {container['engine']} rm -f {' '.join(left)}"
+                return (
+                    f"some containers of {job} are left; remove them with: {container['engine']} rm -f {' '.join(left)}"
+                )
     except _Failed as error:
-        return f"cannot look for containers of {job}: {error}"
+        return f"cannot list the containers of {job}: {error}"
     return ""
 
 
@@ -139,7 +141,7 @@ def enter_container(
     except _Failed as error:
         raise UsageError(f"cannot enter node {node} of {directory.id}: {error}") from None
     if not found:
-        raise UsageError(f"node {node} of {directory.id} has no container that runs; try again in a moment")
+        raise UsageError(f"node {node} of {directory.id} has no running container; try again in a moment")
     wish = directory.path / f".enter-{secrets.token_hex(6)}"
     write_json(wish, {"argv": argv, "env": env, "cwd": cwd}, mode=0o600)
     terminal = ["-t"] if sys.stdin.isatty() and sys.stdout.isatty() else []

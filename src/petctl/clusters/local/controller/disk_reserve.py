@@ -20,7 +20,7 @@ _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 
 def no_room_for(what: object) -> NoRoom:
     """The error that says so to the user."""
-    return NoRoom(f"cannot write {what}: no space left on its disk; make room and try again")
+    return NoRoom(f"cannot write {what}: no space left on its disk; free space and try again")
 
 
 def spare_of(path: Path) -> Path:

@@ -29,13 +29,13 @@ class Recorder(Chronicle):
         try:
             append_event(self.directory.events, event)
         except OSError as error:
-            self._complain(f"cannot write down an event ({error}): {event['sentence']}", error)
+            self._complain(f"cannot record an event ({error}): {event['sentence']}", error)
 
     def put_status(self, last: bool) -> bool:
         try:
             write_json(self.directory.status, self.status, reserved=last)
         except OSError as error:
-            self._complain(f"cannot write the status down: {error}", error)
+            self._complain(f"cannot record the status: {error}", error)
             return False
         self._full = False
         return True
@@ -44,7 +44,7 @@ class Recorder(Chronicle):
         """Once about a full disk, on which the log is too; any other trouble each time."""
         full = is_no_room(error)
         if full and not self._full:
-            log.error("%s; nothing more is written down until there is room, but for the end", sentence)
+            log.error("%s; nothing but the end is recorded until there is space", sentence)
         elif not full:
             log.error("%s", sentence)
         self._full = full

@@ -22,7 +22,7 @@ async def until_gone(job: Supervisor) -> None:
         except asyncio.TimeoutError:
             if _some_send(job):
                 continue  # they give up by themselves when nothing moves any more
-            job.recorder.event("node", f"nodes that did not end within {patience:g} s are killed")
+            job.recorder.event("node", f"killing nodes that did not end within {patience:g} s")
             job.keeper.kill()
             await job.keeper.empty.wait()
     await _until_guests_gone(job, patience)

@@ -179,7 +179,7 @@ class NodeKeeper:
         try:
             process = self._start(node, again)
         except OSError as error:  # no memory, no process to be had: it may be better in a while
-            self.recorder.event("node", f"node {node.name} could not be started: {error}", node=node.name)
+            self.recorder.event("node", f"cannot start node {node.name}: {error}", node=node.name)
             return True
         await end_of(process.pid)
         code = process.wait()
@@ -189,7 +189,7 @@ class NodeKeeper:
             self._give_up(node, code)
         node.pid = 0
         if not self.closing:
-            sentence = f"node {node.name} has ended with code {code}"
+            sentence = f"node {node.name} exited with code {code}"
             self.recorder.event("node", sentence, node=node.name, code=code, seconds=_age(node))
         return True
 
@@ -218,7 +218,7 @@ class NodeKeeper:
         pid = await self._guardian_of(node)
         if pid:
             node.pid, node.sentence = pid, "joining"
-            self.recorder.event("node", f"node {node.name} goes on (pid {pid})", node=node.name, pid=pid)
+            self.recorder.event("node", f"node {node.name} keeps running (pid {pid})", node=node.name, pid=pid)
             await end_of(pid)
         node.pid = 0
 
@@ -260,7 +260,7 @@ class NodeKeeper:
         node.pid, node.sentence = process.pid, "joining"
         if again:
             self.step(Expect((node.name,), self.patience))
-        sentence = f"node {node.name} is started {'again ' if again else ''}(pid {process.pid})"
+        sentence = f"started node {node.name} {'again ' if again else ''}(pid {process.pid})"
         self.recorder.event("node", sentence, node=node.name, pid=process.pid, restart=again)
         return process
 
@@ -287,7 +287,7 @@ class NodeKeeper:
         until = time.monotonic() + delay
         while node.wanted and not self.closing and time.monotonic() < until:
             log = self.directory.node(node.name) / "agent.log"
-            node.sentence = f"ended {node.short_lives} times in a row, starts again in {delay:g} s; see {log}"
+            node.sentence = f"ended {node.short_lives} times in a row, restarting in {delay:g} s; see {log}"
             self.recorder.touch()
             node.changed.clear()
             try:
@@ -303,7 +303,9 @@ class NodeKeeper:
     def _kill_node(self, node: LocalNode, pid: int, incarnation: str) -> None:
         alive = self.directory.node_alive(node.name)  # if not, only its container's end has not been seen
         if node.pid == pid and alive and not self.connected(node.name, incarnation):
-            self.recorder.event("node", f"node {node.name} is lost but not dead: killed (pid {pid})", node=node.name)
+            self.recorder.event(
+                "node", f"killed lost node {node.name}, which was still running (pid {pid})", node=node.name
+            )
             self._kill(node)
 
     def _kill(self, node: LocalNode) -> None:

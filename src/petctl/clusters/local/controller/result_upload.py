@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LOCK_PATIENCE = 60.0  # seconds for somebody else who sends from the same directory
 _OWN = ""  # among problems: the supervisor's
-_KILLED = "the user killed the job, and what was not sent by then stays in its directory"
+_KILLED = "the user killed the job; results not uploaded by then stay in its directory"
 
 log = logging.getLogger("petctl.supervisor")
 
@@ -75,8 +75,8 @@ class Sending:
         try:
             problem = _KILLED if self._given_up.is_set() else await self._signing.in_thread(self._last_look)
         except Exception as error:  # whatever it is: the job must end
-            log.exception("petctl's own fault: the last results were not sent")
-            problem = f"petctl's own fault: {error!r}"
+            log.exception("internal error: the last results were not uploaded")
+            problem = f"internal error: {error!r}"
         self.busy = False
         for node in self._directory.node_names():  # theirs was the same directory
             self._signing.forget(node)

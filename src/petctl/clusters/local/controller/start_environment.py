@@ -65,7 +65,7 @@ def lost_variables(directory: JobDirectory, record: Mapping[str, Any]) -> str:
     if not names:
         return ""
     return (
-        f"started without {_listed(names)}: kept in memory only, and lost since the job was submitted; {_keep(names)}"
+        f"started without {_listed(names)}: kept only in memory, and lost since the job was submitted; {_keep(names)}"
     )
 
 

@@ -249,7 +249,7 @@ class Supervisor:
             "state": state_of(facts["phase"], last, bool(history.rounds)),
             "sentence": sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted)
             if not self.sending.busy
-            else f"ending ({ending}): sending results",
+            else f"ending ({ending}): uploading results",
             "results": self._results(),
             "size": {"min": self.size.min_nodes, "wanted": self.allotment.wanted, "max": self.size.max_nodes},
             # A new coordinator learns these from its nodes: until then they are what they were.
@@ -278,7 +278,7 @@ class Supervisor:
         self.keeper.want(self.allotment.names())
         sentence = scaling(before, wanted)
         if self.allotment.short:
-            sentence += f"; {self.allotment.granted} have slots now, the rest when slots are free"
+            sentence += f"; {self.allotment.granted} have slots now, the rest wait for free slots"
         return sentence
 
     def _cancel(self, kill: bool = False) -> str:

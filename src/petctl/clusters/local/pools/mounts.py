@@ -76,8 +76,8 @@ def _run(directory: FleetDirectory, item: Mount) -> str:
         return ""
     from petctl.agent.launchers.batchai import program_of  # few mounts fail
 
-    said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]) or "it said nothing"
-    return f"{item.path} could not be mounted: {program_of(item.command)} ended with code {done.returncode}: {said}"
+    said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]) or "it printed nothing"
+    return f"{item.path} could not be mounted: {program_of(item.command)} exited with code {done.returncode}: {said}"
 
 
 def _take_down(directory: FleetDirectory, place: Path) -> None:

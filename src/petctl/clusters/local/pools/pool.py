@@ -50,7 +50,7 @@ def create(home: Path, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """Makes a cluster whole or not at all; its nodes are prepared in the background."""
     checked = spec_from(name, spec)
     if is_kind(name) or cluster_settings(name) or find_spec(home, name) is not None:
-        raise AlreadyExists(f"there is a cluster {name!r} already; delete it first, or take another name")
+        raise AlreadyExists(f"cluster {name!r} already exists; delete it first, or choose another name")
     now = time.time()
     checked = replace(checked, id=secrets.token_hex(8), created=now, changed=now)
     _remove_abandoned(home)
@@ -137,7 +137,7 @@ def reset(home: Path, name: str, node: str) -> dict[str, Any]:
             known = ", ".join(str(item.number) for item in here) or "none"
             raise NotFound(f"cluster {name} has no node {node!r}; its nodes: {known}")
         if found.job:
-            raise UsageError(f"node {node} of {name} is in use by {found.job}; reset it when that has ended")
+            raise UsageError(f"node {node} of {name} is in use by {found.job}; reset it when that job has ended")
         if found.state != PREPARING:
             write_nodes(database, here, [_fresh(directory, spec, item) if item == found else item for item in here])
     return next(row for row in nodes(home, name) if row["name"] == node)
@@ -240,7 +240,7 @@ def _give_name(draft: FleetDirectory, final: FleetDirectory) -> None:
         draft.path.rename(final.path)
     except OSError:
         if final.spec.exists():
-            raise AlreadyExists(f"there is a cluster {final.name!r} already") from None
+            raise AlreadyExists(f"cluster {final.name!r} already exists") from None
         raise
 
 

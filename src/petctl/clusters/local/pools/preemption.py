@@ -26,7 +26,7 @@ def apply(supervisor: Supervisor, wish: GiveBack) -> None:
     """Gives back what the cluster asks for; what takes time goes on by itself."""
     name = supervisor.record["cluster"]
     if wish.end:
-        sentence = f"cluster {name} got smaller and ends the jobs on nodes that go (deallocation: terminate)"
+        sentence = f"cluster {name} got smaller and ends the jobs on removed nodes (deallocation: terminate)"
         supervisor.server.step(End(Outcome(CANCELLED, 130, sentence)))
     elif wish.keep:
         allotment = supervisor.allotment

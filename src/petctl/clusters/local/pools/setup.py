@@ -127,12 +127,12 @@ def _run(directory: FleetDirectory, spec: FleetSpec, setup: Setup, number: int) 
     except NotFound as error:
         return str(error)
     except OSError as error:
-        return f"setup could not be run: {error}"
+        return f"cannot run setup: {error}"
     if code == 0:
         return ""
     said = last_lines(output / "stderr.txt") or last_lines(output / "stdout.txt")
     ended = f"ended with code {code}" if code > 0 else f"was ended by signal {-code}"
-    return f"setup {ended}" + (f": {said}" if said else "") + f" (all of it: {output})"
+    return f"setup {ended}" + (f": {said}" if said else "") + f" (full output: {output})"
 
 
 def _environment(directory: FleetDirectory, spec: FleetSpec, setup: Setup, number: int) -> Dict[str, str]:
@@ -159,7 +159,7 @@ def last_lines(path: Path) -> str:
 
 
 def _advice(directory: FleetDirectory, number: int) -> str:
-    return f"when it is repaired: petctl cluster nodes {directory.name} --reset {number}"
+    return f"after repairing it: petctl cluster nodes {directory.name} --reset {number}"
 
 
 def _owner(spec: FleetSpec) -> str:
@@ -184,7 +184,7 @@ def main(words: List[str]) -> int:
             reason = prepare(directory, spec, number)
         except Exception as error:  # whatever it is, the node must not be waited for
             log.exception("petctl's own fault")
-            reason = f"petctl's own fault while it was prepared: {error!r}; {_advice(directory, number)}"
+            reason = f"internal error during setup: {error!r}; {_advice(directory, number)}"
         with looked(home, name) as database:
             prepared(database, number, reason, time.time())
         again(directory, number)

@@ -143,7 +143,9 @@ def read_spec(home: Path, name: str) -> FleetSpec:
         )
     if spec is None:
         known = ", ".join(fleet_names(home)) or "none yet"
-        raise NotFound(f"there is no cluster {name!r}; those there are: {known}; make one: petctl cluster create NAME")
+        raise NotFound(
+            f"there is no cluster {name!r}; the clusters are: {known}; create one: petctl cluster create NAME"
+        )
     return spec
 
 
@@ -158,7 +160,7 @@ def spec_from(name: str, data: Mapping[str, Any]) -> FleetSpec:
     problems: List[str] = []
     if not valid(name):
         problems.append(f"the name {name!r} must be 1 to 64 letters, digits, - and _, and begin with a letter or digit")
-    problems += [f"{key!r} is no field; those there are: {', '.join(_FIELDS)}" for key in data if key not in _FIELDS]
+    problems += [f"{key!r} is not a field; the fields are: {', '.join(_FIELDS)}" for key in data if key not in _FIELDS]
     _number(data, "initial", 0, problems)
     spec = FleetSpec(
         name,
@@ -171,7 +173,7 @@ def spec_from(name: str, data: Mapping[str, Any]) -> FleetSpec:
     except UsageError as error:
         problems.append(str(error))
     if problems:
-        raise UsageError("\n".join([f"the cluster {name!r} cannot be made:", *(f"  {line}" for line in problems)]))
+        raise UsageError("\n".join([f"cannot create the cluster {name!r}:", *(f"  {line}" for line in problems)]))
     return spec
 
 
@@ -189,7 +191,7 @@ def sized(
         if value is not None and (type(value) is not int or not 0 <= value <= MOST_NODES):
             raise UsageError(f"{key} must be a whole number from 0 to {MOST_NODES}, not {value!r}")
     if nodes is not None and (min is not None or max is not None):
-        raise UsageError("say a number of nodes, or min and max for auto-scale, not both")
+        raise UsageError("give either a number of nodes, or min and max for auto-scale, not both")
     if nodes is not None:
         spec = replace(spec, low=nodes, high=nodes, auto=False)
     elif min is not None or max is not None:
@@ -231,10 +233,10 @@ def _setup(data: object, problems: List[str]) -> Optional[Setup]:
     if isinstance(data, str):
         data = {"command": data}
     if not isinstance(data, Mapping) or not isinstance(data.get("command"), str) or not data["command"].strip():
-        problems.append("setup needs a command: a line for the shell")
+        problems.append("setup needs a shell command")
         return None
     problems += [
-        f"setup.{key} is no field; those there are: command, output, env, secrets"
+        f"setup.{key} is not a field; the fields are: command, output, env, secrets"
         for key in data
         if key not in ("command", "output", "env", "secrets")
     ]

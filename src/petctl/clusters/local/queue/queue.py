@@ -180,9 +180,7 @@ class Queue:
         for job in settled.decision.give_up:
             directory = JobDirectory(self.jobs / job)
             log = directory.supervisor_log
-            finalize(
-                directory, f"its supervisor was started {MOST_LIVES} times and ended before it had begun; see {log}"
-            )
+            finalize(directory, f"its supervisor ended {MOST_LIVES} times before the job began; see {log}")
 
     def _inside(self) -> bool:
         """Whether this is a part of a job of the same home: what it starts would end with its node, and its job's

@@ -261,9 +261,9 @@ class Slots:
 
     def _explained(self, error: sqlite3.DatabaseError) -> PetctlError:
         if getattr(error, "sqlite_errorcode", None) in _NO_ROOM:
-            return NoRoom(f"cannot use the node slots' file {self.path}: {error}; make room on its disk")
+            return NoRoom(f"cannot use the node slots' file {self.path}: {error}; free space on its disk")
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-            return InternalError(f"the node slots' file {self.path} is kept locked by another process; try again")
+            return InternalError(f"the node slots' file {self.path} is locked by another process; try again")
         return InternalError(f"cannot use the node slots' file {self.path}: {error}; remove it if it is damaged")
 
 

@@ -149,10 +149,10 @@ def _tell(said: Flags, moves: list[Moved]) -> None:
         return
     for move in moves:
         if move.same:
-            say(f"{move.source} is where it belongs: there is nothing to copy")
+            say(f"{move.source} is already in place: nothing to copy")
             continue
         tally = move.tally
         were = "was" if tally.skipped == 1 else "were"
-        already = f"; {tally.skipped:,} {were} there already" if tally.skipped else ""
+        already = f"; {tally.skipped:,} {were} already there" if tally.skipped else ""
         copied = f"copied {counted(tally.files, 'file')}, {size(tally.bytes)} in {duration(tally.seconds)}"
         say(f"{copied} to {move.target}{already}")

@@ -105,20 +105,20 @@ FLAGS = (
     _Flag(
         ("-n", "--num_gpu"),
         "num_gpu",
-        "So many GPUs in all; else as the YAML says, else those of one node.",
+        "GPUs in total; default: as in the YAML, or those of one node.",
         {"metavar": "N", "type": click.IntRange(min=0)},
     ),
     _Flag(("-c", "--cluster"), "cluster", "aux_data/aml/NAME.yaml, or one of petctl's clusters.", _CLUSTER),
     _Flag(("-f", "--from_cluster"), "from_cluster", "Copy from that configuration's blob.", _CLUSTER),
-    _Flag(("-rt", "--resubmit_to"), "resubmit_to", "Run it there.", _CLUSTER),
+    _Flag(("-rt", "--resubmit_to"), "resubmit_to", "Cluster to run on.", _CLUSTER),
     _Flag(("-single",), "single", "One process per node, whatever multi_process says."),
     _Flag(("-hold",), "hold", "Keep the node when the command fails, until the run is aborted."),
-    _Flag(("-ca", "--compile_args"), "compile_args", "Words for compile.aml.sh.", {"metavar": "WORDS"}),
+    _Flag(("-ca", "--compile_args"), "compile_args", "Arguments for compile.aml.sh.", {"metavar": "WORDS"}),
     _Flag(("--new-code",), "new_code", "Pin the code as it is now, and run that."),
     _Flag(("-no-wl",), "without_log", "Fetch and show no logs."),
     _Flag(("-no-dt",), "without_details", "Do not show what is known of each run."),
     _Flag(("-no-lf",), "end_of_log", "Fetch only the end of each log."),
-    _Flag(("--max",), "max", "List at most so many.", {"metavar": "N", "type": click.IntRange(min=1)}),
+    _Flag(("--max",), "max", "List at most N.", {"metavar": "N", "type": click.IntRange(min=1)}),
     _Flag(("-y", "--yes"), "yes", "Do not ask."),
     _Flag(
         ("-o", "--output"),
@@ -151,7 +151,7 @@ class _Root(VerbGroup):
 
 def root(program: str) -> click.Group:
     """The command line under that name, with the flags that may stand before the verb."""
-    made = _Root(program, verbs=commands(), beyond=f"'{program} --help' lists the verbs.", help="See overview.")
+    made = _Root(program, verbs=commands(), beyond=f"'{program} --help' lists the commands.", help="See overview.")
     made.params = [_option(flag, hidden=False) for flag in (*FLAGS, *IDLE)]
     return made
 

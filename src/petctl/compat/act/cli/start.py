@@ -89,7 +89,9 @@ def local(said: Flags, words: tuple[str, ...]) -> int:
             silence_broken_streams()
             return READER_GONE
         except KeyboardInterrupt:
-            screen.complain(f"left while {handle.id} may still go on; end it with: {_program()} abort {handle.id}")
+            screen.complain(
+                f"stopped following; {handle.id} may still be running; end it with: {_program()} abort {handle.id}"
+            )
             return INTERRUPTED
     if said.json:
         from petctl.compat.act.run_facts import facts
@@ -165,5 +167,5 @@ def _tell(said: Flags, started: Iterable[JobHandle], count: int = 1) -> int:
         if said.json and ids:
             print_json({"id": ids[0]} if count == 1 else {"ids": ids})
     if not said.json:
-        say(f"submitted; look at it with: {_program()} q {ids[-1]}")
+        say(f"submitted; see it with: {_program()} q {ids[-1]}")
     return 0

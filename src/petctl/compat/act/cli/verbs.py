@@ -51,7 +51,7 @@ def commands() -> dict[str, tuple[str, str]]:
 def overview(program: str) -> str:
     """The first page of help, as plain text."""
     lines = [
-        f"Usage: {program} [FLAGS] VERB [FLAGS] ...",
+        f"Usage: {program} [FLAGS] COMMAND [FLAGS] ...",
         "",
         "  Any command to a cluster: AML Command Transfer (ACT) over petctl. It reads",
         "  aux_data/aml/aml.yaml of the current directory, or NAME.yaml with -c NAME.",
@@ -61,7 +61,7 @@ def overview(program: str) -> str:
         lines += [f"  {names:<16}{summary}" for names, (_, summary) in verbs.items()]
     lines += [
         "",
-        "Flags, before the verb or right behind it; what comes behind a command's first",
+        "Flags go before the verb or right after it; what comes after a command's first",
         "word is the command's own:",
         "  -n N            so many GPUs             -c NAME   another YAML, or petctl's cluster",
         "  -single         one process per node     -f NAME   the source of upload",
@@ -73,6 +73,6 @@ def overview(program: str) -> str:
         f"  {program} q 60ce2fc7                               a unique end of the id is enough",
         f"  {program} -c eu -f we3v32 u data/voc20             from one cluster's blob to another's",
         "",
-        f"'{program} VERB --help' tells the rest; docs/act.md what differs from ACT.",
+        f"'{program} COMMAND --help' shows its options; docs/act.md lists what differs from ACT.",
     ]
     return "\n".join(lines)

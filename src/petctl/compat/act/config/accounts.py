@@ -52,10 +52,10 @@ def read_account(path: Path, asker: str) -> Account:
     if not path.is_file():
         beside = sorted(other.name for other in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         there = f"; in {path.parent} there are: {', '.join(beside)}" if beside else ""
-        raise UsageError(f"{asker}: there is no file {path}{there}. Such a file holds:\n{_indented(FORM)}")
+        raise UsageError(f"{asker}: there is no file {path}{there}. It must contain:\n{_indented(FORM)}")
     said = checked(read_document(path), KEYS)
     if not said.get("account_name"):
-        raise UsageError(f"{path}: account_name is missing; such a file holds:\n{_indented(FORM)}")
+        raise UsageError(f"{path}: account_name is missing; the file must contain:\n{_indented(FORM)}")
     return Account(
         name=str(said["account_name"]),
         container=str(said.get("container_name") or ""),
@@ -91,8 +91,8 @@ def _check_agreement(accounts: Iterable[Account]) -> None:
         if len(opening) > 1 or len({one.endpoint for one in same}) > 1:
             files = " and ".join(dict.fromkeys(str(one.file) for one in same))
             raise UsageError(
-                f"{files} open the account {name} differently; petctl keeps one key for an account: "
-                "say the same account_key and endpoint in all of them"
+                f"{files} open the account {name} differently; petctl keeps one key per account: use the same "
+                f"account_key and endpoint in all of them"
             )
 
 
@@ -160,7 +160,7 @@ def _indented(text: str) -> str:
 def _secret(value: object) -> Hidden:
     """What was written is not repeated where it is wrong."""
     if not isinstance(value, str) or not value.isprintable() or " " in value:
-        raise wrong("expected the key or token in one piece, without blanks")
+        raise wrong("expected the key or token without spaces")
     return Hidden(value)
 
 

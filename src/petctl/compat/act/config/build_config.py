@@ -81,8 +81,8 @@ class Making:
                 return str(name)
         if target:
             self.remarks.append(
-                f"compute_target {target} is no cluster that petctl knows: runs go to {DEFAULT}; "
-                "to choose another, write cluster: NAME"
+                f"compute_target {target} is not a cluster that petctl knows: runs go to {DEFAULT}; to choose "
+                f"another, write cluster: NAME"
             )
         return DEFAULT
 
@@ -112,7 +112,7 @@ class Making:
 
         share = entry.get("file_share")
         if entry.get("storage_type") == "blob" or not share:
-            raise self._wrong(key, "a file share is storage_type: file with file_share: NAME; say both, or neither")
+            raise self._wrong(key, "a file share needs storage_type: file and file_share: NAME; give both, or neither")
         location = f"https://{account.name}{SHARE_HOST}/{share}/{entry['path']}".rstrip("/")
         try:
             resolve(parse_location(location), surroundings(petctl_home()))
@@ -129,7 +129,7 @@ class Making:
             return {}
         if not image:
             if docker or self.said.get("use_custom_docker"):
-                raise self._wrong("docker", "image is missing; name one, or write use_custom_docker: false")
+                raise self._wrong("docker", "image is missing; give one, or write use_custom_docker: false")
             return {}
         user, password = docker.get("username", ""), docker.get("password", Hidden())
         if bool(user) != bool(password):
@@ -140,7 +140,7 @@ class Making:
     def _zip_options(self) -> list[str]:
         found = read_zip_options(self.said.get("zip_options", []))
         if found.idle:
-            self.remarks.append(f"zip_options {' '.join(found.idle)}: no zip runs; only -x has a meaning here")
+            self.remarks.append(f"zip_options {' '.join(found.idle)}: zip is not used; only -x has an effect here")
         return found.exclude
 
     def _workspace(self) -> dict[str, str]:

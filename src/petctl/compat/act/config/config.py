@@ -128,7 +128,7 @@ def default_file() -> Path | None:
     if said:
         path = user_path(said).absolute()
         if not os.path.isfile(path):  # noqa: PTH113  the same
-            raise UsageError(f"{VARIABLE} is {said}, and there is no such file; correct it, or unset it")
+            raise UsageError(f"{VARIABLE} is {said}, which does not exist; correct it, or unset it")
         return path
     path = Path.cwd() / DEFAULT_FILE
     return path if path.is_file() else None

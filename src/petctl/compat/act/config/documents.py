@@ -67,7 +67,7 @@ def converted(said: Mapping[str, Any], checks: Checks) -> tuple[dict[str, Any], 
     problems: list[Problem] = []
     for name, value in said.items():
         if name not in checks:
-            hint = "; say _base_, or repeat the keys" if name == "<<" else ""
+            hint = "; add _base_, or repeat the keys" if name == "<<" else ""
             problems.append(unknown_field(str(name), checks, hint))
             continue
         try:
@@ -86,7 +86,7 @@ def with_bases(path: Path, checks: Checks) -> dict[str, Any]:
         real = here.resolve()
         if real in chain or len(chain) == MOST_BASES:
             way = " -> ".join(str(one) for one in [*chain, real])
-            raise UsageError(f"{path}: {BASE} leads round in a circle: {way}; take one of them out")
+            raise UsageError(f"{path}: {BASE} forms a cycle: {way}; remove one of them")
         if chain and not here.is_file():
             raise UsageError(f"{chain[-1]}: there is no file {here}, which {BASE} names; it is relative to that file")
         chain.append(real)
@@ -122,7 +122,7 @@ def _text(path: Path) -> str:
         with os.fdopen(open_obeyed(path.absolute()), "rb") as file:
             data = file.read(LARGEST + 1)
         if len(data) > LARGEST:
-            raise UsageError(f"{path}: larger than 1 MiB, which no such file needs to be; is this the right one?")
+            raise UsageError(f"{path}: larger than 1 MiB, too large for a configuration; is this the right file?")
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8 text; save the file as UTF-8") from None

@@ -40,7 +40,7 @@ IDLE = {
 }
 IDLE_IN_ENTRY = {
     "datastore_name": _DATASTORE,
-    "blob_cache_timeout": "nothing is mounted by blobfuse; nodes bring folders and send back what changes",
+    "blob_cache_timeout": "blobfuse is not used; nodes fetch folders and upload what changes",
     "submit_with_url": "nodes always get signed URLs, and never a key",
 }
 

@@ -60,7 +60,7 @@ def _patterns(word: str) -> list[str]:
     whole = pattern.endswith("/*")  # everything below a folder: then the folder
     pattern = pattern[:-1] if whole else pattern
     if not pattern.strip("*/"):
-        raise UsageError(f"zip_options: -x {word} leaves nothing; name what is not code")
+        raise UsageError(f"zip_options: -x {word} leaves no files; name what is not code")
     anywhere = pattern.startswith("*")
     inner = pattern[1:] if anywhere else pattern
     start = "**/*" if anywhere else "/"

@@ -159,7 +159,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes or not sys.stdin.isatty():
         return
     if not click.confirm(question, err=True):
-        raise UsageError("nothing was done; -y does it without a question")
+        raise UsageError("nothing was done; use -y to skip the question")
 
 
 def run(program: str, root: click.Command, words: Sequence[str] | None = None) -> NoReturn:

@@ -25,7 +25,7 @@ def start(program: str, words: Sequence[str] | None) -> NoReturn:
     answer_at_once(program, given, overview)
     from petctl.compat.batchai.cli.base_command import VerbGroup, run
 
-    beyond = f"'{program} --help' lists the verbs."
+    beyond = f"'{program} --help' lists the commands."
     if program == "az":
         beyond = (
             "This az is petctl's stand-in and covers only what a recipe of Batch AI types (az --help). "

@@ -48,8 +48,8 @@ def _row(found: Any) -> dict[str, Any]:
 )
 @options.addressed("clusters", *NAME)
 @click.option("-t", "--target", type=click.IntRange(0), metavar="N", help="Nodes to have now.")
-@click.option("--min", type=click.IntRange(0), metavar="N", help="Grow and shrink by the jobs: at least so many nodes.")
-@click.option("--max", type=click.IntRange(0), metavar="N", help="... and at most so many.")
+@click.option("--min", type=click.IntRange(0), metavar="N", help="Auto-scale: minimum number of nodes.")
+@click.option("--max", type=click.IntRange(0), metavar="N", help="Auto-scale: maximum number of nodes.")
 @click.option("--vm-priority", type=click.Choice(["dedicated", "lowpriority"]), help="Kept.")
 @click.option("-i", "--image", metavar="IMAGE", help="Kept: UbuntuLTS, UbuntuDSVM or publisher:offer:sku:version.")
 @click.option("--custom-image", metavar="ID", help="Kept; needs --image.")
@@ -58,7 +58,7 @@ def _row(found: Any) -> dict[str, Any]:
 @click.option("--use-auto-storage", is_flag=True, help="Mount a share at autoafs, a container at autobfs; made once.")
 @click.option("--setup-task", metavar="LINE", help="A shell line, run on each node when it is made.")
 @click.option("--setup-task-output", metavar="DIR", help="Where its output goes; $AZ_BATCHAI_MOUNT_ROOT may be in it.")
-@click.option("-f", "--config-file", metavar="FILE", help="cluster.json; options win over it.")
+@click.option("-f", "--config-file", metavar="FILE", help="cluster.json; options override it.")
 @options.no_wait_option
 def create(address: Address, account: str, key: str, config_file: str | None, no_wait: bool, **given: Any) -> object:
     """Make a cluster of nodes on this machine. Jobs may name it before its nodes are ready."""
@@ -96,8 +96,8 @@ def resize(address: Address, target: int, no_wait: bool) -> object:
 
 @leaf(cluster, "auto-scale", "batchai cluster auto-scale -n nc6 -g recipes -w lab --min 0 --max 4", row=_row)
 @options.addressed("clusters", *NAME, ids=True)
-@click.option("--min", "least", type=click.IntRange(0), required=True, metavar="N", help="At least so many nodes.")
-@click.option("--max", "most", type=click.IntRange(0), required=True, metavar="N", help="At most so many nodes.")
+@click.option("--min", "least", type=click.IntRange(0), required=True, metavar="N", help="Minimum number of nodes.")
+@click.option("--max", "most", type=click.IntRange(0), required=True, metavar="N", help="Maximum number of nodes.")
 @options.no_wait_option
 def auto_scale(address: Address, least: int, most: int, no_wait: bool) -> object:
     """Let the number of nodes follow the running and queued jobs."""

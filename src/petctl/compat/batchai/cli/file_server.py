@@ -42,7 +42,7 @@ def _row(found: Any) -> dict[str, Any]:
 @click.option("--disk-size", type=click.IntRange(1), metavar="GB", help="Kept; there is as much room as on this disk.")
 @click.option("--storage-sku", type=click.Choice(["Premium_LRS", "Standard_LRS"]), help="Kept.")
 @click.option("--caching-type", type=click.Choice(["none", "readonly", "readwrite"]), help="Kept.")
-@click.option("-f", "--config-file", metavar="FILE", help="A settings file; options win over it.")
+@click.option("-f", "--config-file", metavar="FILE", help="A settings file; options override it.")
 @words.no_wait_option
 def create(address: Address, config_file: str | None, no_wait: bool, **given: Any) -> object:
     """Make a file server: a directory, mounted with --nfs or by `fileServers` of a job file."""

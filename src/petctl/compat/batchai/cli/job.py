@@ -30,8 +30,8 @@ cluster_option = click.option(
     shell_complete=options.complete("clusters"),
 )
 start_options = options.together(
-    click.option("--no-container", is_flag=True, help="Without a container, though the job file names an image."),
-    click.option("--dry-run", is_flag=True, help="Print what would be started; start nothing."),
+    click.option("--no-container", is_flag=True, help="Run without a container, even if the job file has an image."),
+    click.option("--dry-run", is_flag=True, help="Only print what would be started."),
 )
 
 
@@ -111,7 +111,7 @@ def create(
     row=_row,
 )
 @options.addressed("jobs", *NAME)
-@click.option("--new-name", metavar="NAME", help="The new job's name; else the old one with a number behind it.")
+@click.option("--new-name", metavar="NAME", help="Name of the new job; default: the old one with a number.")
 @cluster_option
 @start_options
 def resubmit(address: Address, new_name: str | None, cluster: str | None, no_container: bool, dry_run: bool) -> object:
@@ -186,7 +186,10 @@ def _without_engine(job: Job, cluster: str) -> Job:
 
     if not lacks_engine(options.home(), cluster, job.image):
         return job
-    say(f"no podman or docker works here: the image {job.image} is not used, the job runs bare on this machine")
+    say(
+        f"no podman or docker works here: not using the image {job.image}; the job runs without a container on "
+        f"this machine"
+    )
     return replace(job, image="", image_credentials="")
 
 

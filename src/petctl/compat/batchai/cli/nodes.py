@@ -24,8 +24,8 @@ exec_options = options.together(
     click.option("-n", "--node-id", metavar="NODE", help="Which node; else the first."),
     click.option("--exec", "line", metavar="LINE", help="A shell line to run; else a shell."),
     click.option("-L", "forwards", multiple=True, metavar="PORT:HOST:PORT", help="Forward a port meanwhile; several."),
-    click.option("-p", "--password", cls=IdleOption, metavar="TEXT", help="Accepted; nobody logs in."),
-    click.option("-k", "--ssh-private-key", cls=IdleOption, metavar="FILE", help="Accepted; nobody logs in."),
+    click.option("-p", "--password", cls=IdleOption, metavar="TEXT", help="Accepted; no login is needed."),
+    click.option("-k", "--ssh-private-key", cls=IdleOption, metavar="FILE", help="Accepted; no login is needed."),
 )
 
 
@@ -117,7 +117,7 @@ def _forwarding(forwards: tuple[str, ...], forward: Forward, shared: bool = Fals
             here, there = _ports(text)
             if not (shared and here == there):
                 stack.enter_context(forward(there, here))
-            say(f"port {here} here leads to port {there} of the node")
+            say(f"forwarding port {here} here to port {there} of the node")
         yield
 
 
@@ -127,7 +127,7 @@ def _ports(text: str) -> tuple[int, int]:
     try:
         return int(parts[-3]), int(parts[-1])
     except (IndexError, ValueError):
-        raise UsageError(f"-L {text!r} is no forwarding; write PORT:HOST:PORT, such as 8888:localhost:8888") from None
+        raise UsageError(f"-L {text!r}: expected PORT:HOST:PORT, such as 8888:localhost:8888") from None
 
 
 def _node(name: str, address: str | None, **own: Any) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _node(name: str, address: str | None, **own: Any) -> dict[str, Any]:
 
 def _known(wanted: str | None, names: list[str], whose: str) -> str:
     if not names:
-        raise UsageError(f"{whose} has no nodes now; give it some: batchai cluster resize -t 1")
+        raise UsageError(f"{whose} has no nodes now; add some: batchai cluster resize -t 1")
     if wanted is not None and wanted not in names:
         raise NotFound(f"{whose} has no node {wanted!r}; its nodes: {', '.join(names)}")
     return wanted or names[0]

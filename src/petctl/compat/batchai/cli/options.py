@@ -125,7 +125,7 @@ def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) ->
                 found = [answer for answer in answers if answer is not NOTHING]
                 return found if len(found) > 1 else found[0] if found else NOTHING
             if not name:
-                raise click.UsageError(f"which one? Name it with {flags[1]}, or with --ids.")
+                raise click.UsageError(f"no name given: use {flags[1]}, or --ids.")
             if given:
                 rest["given"] = spoken
             return function(address=filled(kind, spoken), **rest)
@@ -180,9 +180,9 @@ def filled(kind: str, spoken: Address) -> Address:
 
 machine_options = together(
     click.option("-s", "--vm-size", metavar="SIZE", help="Kept; machines are what they are."),
-    click.option("-u", "--user-name", metavar="NAME", help="Kept; nobody logs in to a node."),
+    click.option("-u", "--user-name", metavar="NAME", help="Kept; no login to nodes is needed."),
     click.option("-k", "--ssh-key", metavar="KEY", help="Kept: a public key, or a file of one."),
-    click.option("-p", "--password", metavar="TEXT", help="Taken and forgotten; nobody logs in to a node."),
+    click.option("-p", "--password", metavar="TEXT", help="Ignored; no login to nodes is needed."),
     click.option("--generate-ssh-keys", is_flag=True, help="Accepted; no keys are needed."),
     click.option("--subnet", metavar="ID", help="Kept; the network is this machine's."),
 )

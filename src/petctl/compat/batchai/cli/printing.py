@@ -51,7 +51,7 @@ def select(data: object, query: str) -> Any:
         return jmespath.search(query, data)
     except JMESPathError as error:
         first = str(error).splitlines()[0]
-        raise UsageError(f"--query {query!r} is no JMESPath, or does not fit: {first}") from None
+        raise UsageError(f"--query {query!r} is not a JMESPath, or does not match: {first}") from None
 
 
 def table(data: object, row: Row | None = None) -> str:

@@ -63,10 +63,10 @@ _EXAMPLES = {
 def overview(program: str) -> str:
     """The first page of help, as plain text."""
     verbs = OWN[program]
-    lines = [f"Usage: {program} [--help] [--version] VERB ...", "", *(f"  {line}" for line in _ABOUT[program]), ""]
+    lines = [f"Usage: {program} [--help] [--version] COMMAND ...", "", *(f"  {line}" for line in _ABOUT[program]), ""]
     lines += ["Verbs:", *(f"  {name:<12}{summary}" for name, (_, summary) in verbs.items()), ""]
     lines += ["Examples:", *(f"  {line}" for line in _EXAMPLES[program]), ""]
-    return "\n".join([*lines, f"'{program} VERB --help' tells the rest."])
+    return "\n".join([*lines, f"'{program} COMMAND --help' shows its options."])
 
 
 def answer_at_once(program: str, words: list[str], page: Callable[[str], str]) -> None:

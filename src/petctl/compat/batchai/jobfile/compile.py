@@ -94,7 +94,7 @@ class Compiled:
         if not given:
             self.problems.append(Problem((), f"no tool: give exactly one of {', '.join(TOOLS)}"))
             return "", None
-        self.problems += [Problem((name,), f"a second tool beside {given[0]}; keep one", True) for name in given[1:]]
+        self.problems += [Problem((name,), f"a second tool besides {given[0]}; keep one", True) for name in given[1:]]
         tool, nodes = given[0], self.properties.get("nodeCount", 1)
         if tool in self._wrong:
             return tool, None
@@ -115,7 +115,7 @@ class Compiled:
 
     def _check_twice(self, name: str, field: str, words: list[str]) -> None:
         twice = (position for position, word in enumerate(words) if word in words[:position])
-        self.problems += [Problem((name, place, field), f"{words[place]!r} is there already") for place in twice]
+        self.problems += [Problem((name, place, field), f"{words[place]!r} is already there") for place in twice]
 
     def _environment(self) -> tuple[dict[str, str], dict[str, str]]:
         """Variables by value, and those whose values are secrets by the secret's name."""
@@ -127,7 +127,7 @@ class Compiled:
         for position, entry in enumerate(hidden):
             if entry["name"] in env:
                 self.problems.append(
-                    Problem(("secrets", position, "name"), f"{entry['name']} is one of environmentVariables too")
+                    Problem(("secrets", position, "name"), f"{entry['name']} is also in environmentVariables")
                 )
             references[entry["name"]] = self._collect(("secrets", position), partial(self._secret, entry)) or ""
         return env, references
@@ -217,7 +217,7 @@ class Compiled:
 
 def _no_vault(url: str, value: str) -> str:
     return (
-        f"petctl does not ask key vaults; keep it with: petctl secret set NAME (its value: {value}), and write into "
+        f"petctl does not ask key vaults; create it with: petctl secret set NAME (its value: {value}), and write into "
         f"petctl.yaml: secrets: {{{url}: NAME}}"
     )
 

@@ -114,7 +114,7 @@ def _filled(value: Any, path: Path, sets: Mapping[str, str], problems: list[Prob
     for name, text in sets.items():
         if f"<{name}>" in value:
             if not text:
-                problems.append(Problem(path, f"<{name}> is not known; give --set {name}=..., or {_SAID[name]}"))
+                problems.append(Problem(path, f"<{name}> is unknown; give --set {name}=..., or {_SAID[name]}"))
                 text = "unknown"
             value = value.replace(f"<{name}>", text)
     return value

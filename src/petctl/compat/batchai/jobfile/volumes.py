@@ -146,12 +146,12 @@ _VOLUMES: dict[str, Callable[[Mapping[str, Any]], tuple[Volume, str]]] = {
 
 def _check_account(account: str, field: str) -> None:
     if not _ACCOUNT.fullmatch(account):
-        raise wrong(f"{shown(account)} is no storage account: 3 to 24 small letters and digits", field)
+        raise wrong(f"{shown(account)} is not a storage account: use 3 to 24 lower-case letters and digits", field)
 
 
 def _check_place(path: str, others: Sequence[str]) -> None:
     for other in others:
         if path == other:
-            raise wrong(f"there is another mount at {path}", "relativeMountPath")
+            raise wrong(f"another mount is at {path}", "relativeMountPath")
         if path.startswith(f"{other}/") or other.startswith(f"{path}/"):
-            raise wrong(f"lies in another mount's way, {other}; choose paths beside each other", "relativeMountPath")
+            raise wrong(f"lies in another mount's way, {other}; choose separate paths", "relativeMountPath")

@@ -25,7 +25,7 @@ from petctl.storage.stores.location import Location
 from petctl.storage.transfer.plan import End, open_end
 from petctl.storage.transfer.transfer import Tally, transfer
 
-REAL = "file shares of real accounts are not petctl's to change; use the real az, or mount the share"
+REAL = "file shares of real accounts cannot be changed by petctl; use the real az, or mount the share"
 
 
 class Account(NamedTuple):
@@ -86,7 +86,7 @@ def find_account(home: Path, said: Account) -> tuple[str, Surroundings | None]:
     parts = dict(part.partition("=")[::2] for part in said.connection.split(";") if part)
     name = parts.get("AccountName") or said.name
     if not name:
-        raise UsageError("which storage account? --account-name, --connection-string or AZURE_STORAGE_ACCOUNT")
+        raise UsageError("no storage account given: use --account-name, --connection-string or AZURE_STORAGE_ACCOUNT")
     here = Tree(home).find(storage.account_trail(name)) is not None
     remote = said.connection or ((said.key or said.sas or said.endpoint) and not here)
     if not remote:

@@ -75,7 +75,7 @@ def follow_stored(folder: End, path: str, ended: Callable[[], bool]) -> Iterator
 def _below(folder: End, path: str) -> str:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise UsageError(f"{path!r} leads out of {folder.location}; write a path inside it")
+        raise UsageError(f"{path!r} is outside {folder.location}; use a path inside it")
     return "/".join([folder.path.rstrip("/"), *parts])
 
 

@@ -114,7 +114,7 @@ def _submitting(record: Mapping[str, Any], alive: bool) -> dict[str, Any]:
     if alive:
         seen = {"state": "queued", "sentence": "it is being submitted", "since": record["created"], "started": None}
         return {**seen, "ended": None, "exit_code": None, "errors": []}
-    return _lost(record, "NotSubmitted", "its submission was cut off; delete it and create it again")
+    return _lost(record, "NotSubmitted", "its submission was interrupted; delete it and create it again")
 
 
 def _unknown(record: Mapping[str, Any], sentence: str) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _unknown(record: Mapping[str, Any], sentence: str) -> dict[str, Any]:
 
 
 def _gone(record: Mapping[str, Any]) -> dict[str, Any]:
-    return _lost(record, "JobRemoved", f"petctl's job {record['petctl']} is not there any more; nobody knows its end")
+    return _lost(record, "JobRemoved", f"petctl's job {record['petctl']} no longer exists; its outcome is unknown")
 
 
 def _lost(record: Mapping[str, Any], code: str, sentence: str) -> dict[str, Any]:

@@ -146,7 +146,7 @@ def handle_of(home: Path, address: Address, certain: bool = False) -> JobHandle:
 
     record = Tree(home).read(trail_of("jobs", address))
     if not record["petctl"]:
-        raise NotFound(f"{words(trail_of('jobs', address))} has not been submitted; its submission was cut off")
+        raise NotFound(f"{words(trail_of('jobs', address))} was not submitted; its submission was interrupted")
     handle = JobHandle(record["petctl"], cluster_of(home, record["cluster"]))
     if certain and handle.record()["plan"]["task"].get("batchai", {}).get("segment") != record["segment"]:
         raise NotFound(f"petctl's job {record['petctl']} is not that of {words(trail_of('jobs', address))}")

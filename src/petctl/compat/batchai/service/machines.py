@@ -140,7 +140,7 @@ def scale_settings(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     if automatic:
         least, most = automatic["minimumNodeCount"], automatic["maximumNodeCount"]
         if least > most:
-            raise UsageError(f"the least number of nodes ({least}) is above the most ({most})")
+            raise UsageError(f"the minimum number of nodes ({least}) is above the maximum ({most})")
         bounds = {"maximumNodeCount": most, "minimumNodeCount": least}
         return {"autoScale": {"initialNodeCount": automatic.get("initialNodeCount", 0), **bounds}, "manual": None}
     manual = given.get("manual") or {}
@@ -201,7 +201,7 @@ def _image(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
             names = ("publisher", "offer", "sku", "version")
             image = dict(zip(names, (*parts[:3], parts[3] or "latest"), strict=True))
         else:
-            raise UsageError(f"{text!r} is no image: UbuntuLTS, UbuntuDSVM or publisher:offer:sku:version")
+            raise UsageError(f"{text!r} is not an image: UbuntuLTS, UbuntuDSVM or publisher:offer:sku:version")
     return {**dict.fromkeys(UBUNTU), **image, **({"virtualMachineImageId": custom} if custom else {})}
 
 
@@ -214,7 +214,7 @@ def _account(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
         try:
             key = Path(key).expanduser().read_text(encoding="utf-8").strip()
         except OSError as error:
-            raise UsageError(f"--ssh-key: {key!r} is no public key, nor a file of one: {error.strerror}") from None
+            raise UsageError(f"--ssh-key: {key!r} is not a public key, nor a file with one: {error.strerror}") from None
     name = words.get("user_name") or given.get("adminUserName") or getpass.getuser()
     return {"adminUserName": name, "adminUserPassword": None, "adminUserSshPublicKey": key}
 

@@ -77,7 +77,7 @@ def parse_id(text: str, *kinds: str) -> Address:
     address = found and found["workspace"] and _address(found["group"], found["workspace"], found["rest"], kinds)
     if not address:
         example = resource_id("GROUP", "WORKSPACE", *(part for kind in kinds[-1:] for part in _path(kind)))
-        raise UsageError(f"{text!r} is no id of {' or '.join(kinds)}; one looks like {example}")
+        raise UsageError(f"{text!r} is not an id of {' or '.join(kinds)}; one looks like {example}")
     return address
 
 

@@ -111,9 +111,9 @@ class Tree:
         place = self.directory(trail)
         for length in range(1, len(trail)):
             if self.read(trail[:length]).get("deleting"):
-                raise UsageError(f"{words(trail[:length])} is being deleted; wait for that, or take another")
+                raise UsageError(f"{words(trail[:length])} is being deleted; wait for that, or choose another")
         if self.find(trail) is not None:
-            raise AlreadyThere(f"there is a {words(trail)} already; delete it first, or take another name")
+            raise AlreadyThere(f"{words(trail)} already exists; delete it first, or choose another name")
         if (place / RECORD).exists():  # what lies beside it may be somebody's data
             raise PetctlError(f"{place / RECORD} is damaged; repair it, or remove {place} with all that is in it")
         draft = self.root / f".new-{secrets.token_hex(6)}"
@@ -168,11 +168,11 @@ def _making(trail: Trail) -> str:
     """How the first one of its kind is made."""
     (kind, name), outer = trail[-1], dict(trail[:-1])
     if kind == "storage":
-        return f"make one: batchai storage account create -n {name}"
+        return f"create one: batchai storage account create -n {name}"
     if (kind, name) == ("groups", "default"):
         return "the first job makes it: batchai job create -n NAME -f job.json"
     flags = [f" {FLAGS[place]} {outer[place]}" for place in FLAGS if outer.get(place, "default") != "default"]
     command = f"batchai {VERBS[kind]} create{''.join(flags)} -n {name}"
     if kind in ("clusters", "fileservers"):
-        return f"make one: {command} ... ('batchai {VERBS[kind]} create --help' tells the rest)"
-    return f"make one: {command}{' -f job.json' if kind == 'jobs' else ''}"
+        return f"create one: {command} ... ('batchai {VERBS[kind]} create --help' shows its options)"
+    return f"create one: {command}{' -f job.json' if kind == 'jobs' else ''}"

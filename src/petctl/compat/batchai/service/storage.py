@@ -68,10 +68,12 @@ def create_account(home: Path, name: str, group: str, location: str, sku: str, k
         if there is not None:
             if there["group"] == group:  # Azure takes the same command twice
                 return there
-            raise AlreadyThere(f"the storage account name {name!r} is taken, by group {there['group']!r}; take another")
+            raise AlreadyThere(
+                f"the storage account name {name!r} is taken by group {there['group']!r}; choose another"
+            )
         place = tree.read(group_trail(group))
         if place.get("deleting"):
-            raise UsageError(f"{words(group_trail(group))} is being deleted; wait for that, or take another")
+            raise UsageError(f"{words(group_trail(group))} is being deleted; wait for that, or choose another")
         record = {
             "created": time.time(),
             "group": group,
@@ -153,8 +155,8 @@ def inside(root: Path, path: str) -> Path:
     """A path in a share or container; no word leads out of it."""
     parts = [part for part in path.replace("\\", "/").split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in path:
-        raise UsageError(f"{path!r} leads out of {root.name!r}; write a path inside it")
+        raise UsageError(f"{path!r} is outside {root.name!r}; use a path inside it")
     place = root.joinpath(*parts)
     if not place.resolve().is_relative_to(root.resolve()):
-        raise PetctlError(f"{path!r} is a link that leads out of {root.name!r}; petctl does not follow it")
+        raise PetctlError(f"{path!r} is a link that points outside {root.name!r}; petctl does not follow it")
     return place

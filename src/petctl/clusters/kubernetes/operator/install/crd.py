@@ -89,21 +89,21 @@ def _job() -> Schema:
 def _spec() -> Schema:
     fields = {
         "replicas": integer(
-            "How many nodes the job has now; kubectl scale changes it, where minReplicas and maxReplicas are given. "
+            "Number of nodes wanted now; kubectl scale changes it, where minReplicas and maxReplicas are given. "
             "Left out: as many as there is room for between them.",
             1,
             MOST_NODES,
         ),
         "minReplicas": integer(
-            "The job trains with so many nodes or more; with fewer it waits. Otherwise replicas, or else 1. " + FIXED,
+            "Minimum number of nodes; with fewer the job waits. Default: replicas, or else 1. " + FIXED,
             1,
             MOST_NODES,
         ),
         "maxReplicas": integer(
-            "It has at most so many. Otherwise replicas, or else minReplicas. " + FIXED, 1, MOST_NODES
+            "Maximum number of nodes. Default: replicas, or else minReplicas. " + FIXED, 1, MOST_NODES
         ),
         "suspend": {
-            **boolean("Whether the job is to rest: it gives up its pods, and begins or goes on when this is false."),
+            **boolean("Whether the job is suspended: its pods are deleted; it starts or continues when this is false."),
             "default": False,
         },
         "cleanPodPolicy": choice(
@@ -112,15 +112,15 @@ def _spec() -> Schema:
             "Running",
         ),
         "ttlSecondsAfterFinished": integer(
-            "So many seconds after its end the job is deleted, with everything made for it. Left out: never.", 0
+            "Seconds after its end until the job and everything created for it are deleted. Left out: never.", 0
         ),
         "activeDeadlineSeconds": integer(
-            "A job that takes longer than so many seconds is ended and has failed. Left out: no limit.", 1
+            "Seconds that the job may take; after that it is ended and has failed. Left out: no limit.", 1
         ),
         "backoffLimit": {
             **integer(
-                "From so many failures of its workers the job is restarted; the next one ends it. Lost nodes are not "
-                "counted. " + FIXED,
+                "How many worker failures the job is restarted after; the next one ends it. Lost nodes are "
+                "not counted. " + FIXED,
                 0,
             ),
             "default": 3,
@@ -128,9 +128,9 @@ def _spec() -> Schema:
         },
         "restartPolicy": {
             **choice(
-                "From which failures of workers the job is restarted. OnFailure: from any. ExitCode: where the code "
-                "stands for a signal (130, 137, 143) or is 138, the program's own wish; every other code ends the job. "
-                "Never: from none. " + FIXED,
+                "After which worker failures the job is restarted. OnFailure: any. ExitCode: where the code "
+                "means a signal (130, 137, 143) or is 138, the program's own request; every other code ends the "
+                "job. Never: none. " + FIXED,
                 ["OnFailure", "ExitCode", "Never"],
                 "OnFailure",
             ),
@@ -191,7 +191,7 @@ def _sizes() -> list[Schema]:
     return [
         rule(
             "!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
-            "minReplicas is more than maxReplicas: lower the one or raise the other",
+            "minReplicas is more than maxReplicas: lower one or raise the other",
         ),
         rule(
             "!has(self.replicas) || !has(self.minReplicas) || self.replicas >= self.minReplicas",
@@ -204,7 +204,7 @@ def _sizes() -> list[Schema]:
         *(rule(same(name), f"{name} {ANEW}") for name in ("minReplicas", "maxReplicas")),
         rule(
             f"{same('replicas')} || {both}",
-            "this job has no range to be scaled in: delete it and create it anew with minReplicas and maxReplicas",
+            "this job has no range to be scaled in: delete it and create it again with minReplicas and maxReplicas",
         ),
     ]
 
@@ -227,46 +227,46 @@ def _processes() -> Schema:
 def _status() -> Schema:
     fields = {
         "phase": text("Pending, Starting, Running, Recovering, Suspended, Succeeded or Failed."),
-        "message": text("What it is about just now, in one sentence."),
+        "message": text("What the job is doing now, in one sentence."),
         "observedGeneration": integer("The version of the spec that this status is about.", form="int64"),
         "conditions": _conditions(),
         "replicas": integer("Pods of nodes that are not over."),
-        "readyReplicas": integer("Those of them that run."),
-        "selector": text("What finds the pods of nodes by their labels; for kubectl scale and autoscalers."),
+        "readyReplicas": integer("Pods of nodes that run."),
+        "selector": text("Label selector of the nodes' pods; for kubectl scale and autoscalers."),
         "replicaStatuses": mapping(
             "Pods of nodes, counted by how they are.",
             {
                 "active": integer("They run."),
                 "pending": integer("They do not run yet."),
-                "succeeded": integer("They have ended well."),
+                "succeeded": integer("They finished successfully."),
                 "failed": integer("They have not."),
             },
         ),
-        "wanted": integer("The size that the job's coordinator was told."),
-        "told": integer("The number of the coordinator that was told so."),
+        "wanted": integer("The size last sent to the job's coordinator."),
+        "told": integer("The number of the coordinator that it was sent to."),
         "absent": {
-            "description": "The nodes that it was told not to wait for, since no machine takes their pods.",
+            "description": "The nodes that it does not wait for, since no machine can take their pods.",
             "type": "array",
             "items": integer("The index of one."),
         },
         "room": mapping(
             "What the cluster has room for, where replicas was left out.",
-            {"size": integer("So many nodes."), "since": moment("Since when that is known.")},
+            {"size": integer("Number of nodes."), "since": moment("Since when that is known.")},
         ),
-        "coordinators": integer("So many pods of coordinators were made until now."),
-        "nodes": integer("So many pods of nodes were made until now."),
-        "broken": integer("So often pods ended at their start in a row; the next ones wait longer for that."),
+        "coordinators": integer("Number of coordinator pods created so far."),
+        "nodes": integer("Number of node pods created so far."),
+        "broken": integer("How many pods in a row ended at their start; the next ones wait longer."),
         "cause": text(
             "Why pods were lost last, or why the job failed, if petctl knows a name for it (docs/diagnosis.md)."
         ),
         "ends": _ends(),
-        "kills": integer("So often pods were ended because they used more than they may; counted like failures."),
+        "kills": integer("How often pods were ended because they used more than allowed; counted like failures."),
         "killedAt": moment("When that was last."),
         "killsFrom": integer("`nodes` at that time: pods from before count again only if they end much later."),
         "startTime": moment("When the operator took the job up."),
         "completionTime": moment("When the job ended."),
         "exitCode": integer("The job's exit code, once it has ended."),
-        "outcome": text("How the job ended, in the words of its coordinator (JSON)."),
+        "outcome": text("How the job ended, as its coordinator reported it (JSON)."),
     }
     return mapping("How the job is. Written by the operator.", fields)
 
@@ -290,13 +290,13 @@ def _conditions() -> Schema:
     condition = {
         "type": text("Created, Running, Restarting, Suspended, Succeeded or Failed."),
         "status": {**text("Whether that is so."), "enum": ["True", "False", "Unknown"]},
-        "reason": text("Why, in one word."),
-        "message": text("Why, in a sentence."),
+        "reason": text("Reason, in one word."),
+        "message": text("Reason, in a sentence."),
         "lastTransitionTime": moment("Since when."),
         "observedGeneration": integer("The version of the spec that it is about.", form="int64"),
     }
     return {
-        "description": "What is so, and since when; for kubectl wait --for=condition=Succeeded.",
+        "description": "Conditions, for kubectl wait --for=condition=Succeeded.",
         "type": "array",
         "items": mapping("One of them.", condition, ["type", "status"]),
         "x-kubernetes-list-type": "map",

@@ -51,7 +51,7 @@ def install(api: Api, wishes: InstallOptions, archive: bytes, tell: Tell, timeou
             if kind == "CustomResourceDefinition":
                 _await_established(api)
     if not timeout:
-        return f"the operator's objects are in {wishes.namespace}; nobody waited until it leads"
+        return f"the operator's objects are in {wishes.namespace}; did not wait for a leader"
     return _await_leader(api, wishes, applied, tell, timeout)
 
 
@@ -83,7 +83,9 @@ def _for_administrators(what: str) -> Iterator[None]:
     try:
         yield
     except Forbidden as error:
-        raise Forbidden(f"{error.status.get('message') or error}; have an administrator {what} the operator") from None
+        raise Forbidden(
+            f"{error.status.get('message') or error}; ask an administrator to {what} the operator"
+        ) from None
 
 
 def _check(api: Api, wishes: InstallOptions, removing: bool = False) -> None:
@@ -102,7 +104,7 @@ def _check(api: Api, wishes: InstallOptions, removing: bool = False) -> None:
         if clashes:
             whose = f"of the namespace {one.only_namespace}" if one.only_namespace else "of the whole cluster"
             raise UsageError(
-                f"there is an operator in {one.namespace}, and it looks after the jobs {whose}; it is removed with "
+                f"an operator in {one.namespace} already manages the jobs {whose}; remove it with: "
                 f"petctl operator uninstall {_words(one)}"
             )
 
@@ -142,7 +144,7 @@ def _await_established(api: Api) -> None:
         conditions = found.get("status", {}).get("conditions") or ()
         if any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
             return
-    raise KubernetesError(f"the server does not take up {DEFINITION}; see: kubectl describe crd {DEFINITION}")
+    raise KubernetesError(f"the server does not accept {DEFINITION}; see: kubectl describe crd {DEFINITION}")
 
 
 def _await_leader(api: Api, wishes: InstallOptions, deployment: Object, tell: Tell, timeout: float) -> str:
@@ -152,12 +154,12 @@ def _await_leader(api: Api, wishes: InstallOptions, deployment: Object, tell: Te
         holder = _holder(api, home)
         for pod in fresh:
             if f"{holder}-".startswith(f"{pod['metadata']['name']}-"):
-                return f"the operator leads: {pod['metadata']['name']} in {home}"
+                return f"the operator is the leader: {pod['metadata']['name']} in {home}"
         reason = _why(api, deployment, fresh)
         tell(f"waiting: {reason}")
     raise KubernetesError(
-        f"the operator does not lead after {timeout:g} s: {reason}. Its objects stay; correct that and install it "
-        f"again, or: petctl operator uninstall {_words(wishes)}"
+        f"no operator became leader within {timeout:g} s: {reason}. Its objects stay; "
+        f"correct that and install it again, or: petctl operator uninstall {_words(wishes)}"
     )
 
 
@@ -198,7 +200,7 @@ def _why(api: Api, deployment: Object, pods: list[Object]) -> str:
         for condition in found.get("status", {}).get("conditions") or ():
             if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
                 return f"its pods are refused: {condition.get('message')}"
-        return "its pods are being made"
+        return "its pods are being created"
     for pod in pods:
         name = str(pod["metadata"]["name"])
         states = pod.get("status", {}).get("containerStatuses") or ()
@@ -208,7 +210,7 @@ def _why(api: Api, deployment: Object, pods: list[Object]) -> str:
         if blocked:
             return blocked
     if any(pod.get("status", {}).get("phase") == "Running" for pod in pods):
-        return "it has started and does not lead yet"
+        return "it has started but is not the leader yet"
     return f"{pods[0]['metadata']['name']} is starting"
 
 
@@ -237,7 +239,7 @@ def _remove(api: Api, thing: Mapping[str, Any], tell: Tell) -> bool:
         if about["name"] not in [one["metadata"]["name"] for one in left]:
             return True
     raise KubernetesError(
-        f"{kind} {about['name']} is not gone after {GONE_WITHIN:g} s; see what keeps it, and try again when it is"
+        f"{kind} {about['name']} still exists after {GONE_WITHIN:g} s; see what keeps it, and try again later"
     )
 
 

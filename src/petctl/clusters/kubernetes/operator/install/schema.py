@@ -6,7 +6,7 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-ANEW = "cannot be changed: delete the job and create it anew"
+ANEW = "cannot be changed: delete the job and create it again"
 FIXED = "Cannot be changed later."
 KEPT: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 """For what is taken as it comes."""

@@ -38,9 +38,10 @@ def template() -> Schema:
         },
         "command": {
             **words,
-            "description": "The program and its words. In the first container it is required: what every worker runs.",
+            "description": "The program and its arguments. In the first container it is required: what every "
+            "worker runs.",
         },
-        "args": {**words, "description": "Further words, put after the command."},
+        "args": {**words, "description": "More arguments, put after the command."},
         **_taken(OF_CONTAINERS),
     }
     containers = {

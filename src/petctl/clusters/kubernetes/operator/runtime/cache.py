@@ -212,7 +212,7 @@ class Cache:
             try:
                 self._changed(thing)
             except Exception:  # it must not end the watch
-                log.exception("cannot act on a change of %s", "/".join(filter(None, _key(thing))))
+                log.exception("cannot handle a change of %s", "/".join(filter(None, _key(thing))))
 
     def _store(self, key: _Key, thing: Object) -> None:
         self._remove(key)
@@ -245,9 +245,9 @@ class _Absence:
             self._said = type(error)
             if isinstance(error, KubernetesError):
                 told = error.status.get("message") if isinstance(error, Forbidden) else None
-                log.warning("cannot watch %s, and goes on trying: %s", self._path, told or error)
+                log.warning("cannot watch %s, retrying: %s", self._path, told or error)
             else:
-                log.exception("cannot watch %s, and goes on trying", self._path)
+                log.exception("cannot watch %s, retrying", self._path)
         if isinstance(error, (Forbidden, Unauthorised)):
             return REFUSED
         return min(FIRST * 2.0 ** min(self.failures - 1, 30), LONGEST) * random.uniform(0.5, 1.0)

@@ -137,7 +137,7 @@ class Leader:
         retry_every: float = 2,
     ) -> None:
         if not lease_seconds > renew_within > retry_every > 0:
-            raise ValueError("a lease must last longer than its renewal may take, and that longer than one attempt")
+            raise ValueError("a lease must last longer than its renewal timeout, and that longer than one attempt")
         self._what, self._identity, self._lead, self._retry_every = f"{namespace}/{name}", identity, lead, retry_every
         self._claim = Claim(api, namespace, name, identity, lease_seconds, renew_within)
         self._turn = threading.Condition()
@@ -175,7 +175,7 @@ class Leader:
         lost = threading.Event()
         self._leading = True
         leading = threading.Thread(target=self._lead_in, args=(lost,), name="leading", daemon=True)
-        log.info("%s leads: it holds the lease %s", self._identity, self._what)
+        log.info("%s is the leader: it holds the lease %s", self._identity, self._what)
         leading.start()
         was_lost = False
         try:
@@ -188,7 +188,7 @@ class Leader:
         finally:
             lost.set()
         if was_lost:
-            log.warning("%s leads no longer: it lost the lease %s", self._identity, self._what)
+            log.warning("%s is no longer the leader: it lost the lease %s", self._identity, self._what)
         leading.join()
         with self._turn:
             self._may_ask = True
@@ -227,7 +227,7 @@ class Leader:
         try:
             self._claim.release()
         except KubernetesError as error:
-            log.warning("cannot give the lease %s back, it runs out by itself: %s", self._what, error)
+            log.warning("cannot release the lease %s, it will expire: %s", self._what, error)
 
     def _attempt(self) -> float:
         """One; what goes wrong is said once, and another follows whatever it was."""
@@ -237,11 +237,11 @@ class Leader:
             if not self._complained:
                 told = error.status.get("message") if isinstance(error, Forbidden) else None
                 trace = None if isinstance(error, KubernetesError) else error
-                log.warning("cannot ask for the lease %s, tries on: %s", self._what, told or error, exc_info=trace)
+                log.warning("cannot reach the lease %s, retrying: %s", self._what, told or error, exc_info=trace)
             self._complained = True
             return math.inf
         if self._complained:
-            log.warning("can ask for the lease %s again", self._what)
+            log.warning("can reach the lease %s again", self._what)
         self._complained = False
         return free
 

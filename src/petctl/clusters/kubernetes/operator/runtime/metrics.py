@@ -24,7 +24,7 @@ STATES = ("pending", "starting", "running", "recovering", "suspended", "succeede
 _KNOWN = {
     "nodes_wanted": ("gauge", "Nodes that the job should have."),
     "nodes_running": ("gauge", "Nodes whose pods run."),
-    "coordinators_total": ("counter", "Coordinators that were made for the job; each but the first replaced one."),
+    "coordinators_total": ("counter", "Coordinators created for the job; each but the first replaced one."),
     "rounds_total": ("counter", "Rounds that have run."),
     "nodes_lost_total": ("counter", "Nodes that were lost without having left."),
     "failures_total": ("counter", "Failures of workers that count against backoffLimit."),

@@ -37,10 +37,10 @@ def parse_options(words: Sequence[str]) -> Options:
     parser.add_argument(
         "--lease-namespace", default="", metavar="NS", help="where the Lease is kept (default: its own)"
     )
-    parser.add_argument("--workers", type=int, default=4, metavar="N", help="jobs looked at side by side (default: 4)")
+    parser.add_argument("--workers", type=int, default=4, metavar="N", help="jobs handled in parallel (default: 4)")
     parser.add_argument("--health-port", type=int, default=0, metavar="PORT", help="/healthz, /readyz and /metrics")
-    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="outside of a cluster")
-    parser.add_argument("--context", default="", metavar="NAME", help="... and which context of it")
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="kubeconfig file, outside of a cluster")
+    parser.add_argument("--context", default="", metavar="NAME", help="context of the kubeconfig")
     chosen = parser.parse_args(list(words))
     if chosen.workers < 1:
         parser.error("--workers must be at least 1")

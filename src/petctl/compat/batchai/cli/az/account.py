@@ -39,7 +39,7 @@ def login() -> object:
 @leaf(None, "logout", "az logout")
 def logout() -> object:
     """Say that no account is needed."""
-    say("this is petctl's stand-in for az: nobody was logged in")
+    say("this is petctl's stand-in for az: no login was needed")
     return NOTHING
 
 

@@ -144,7 +144,7 @@ def add_drawer_verbs(parent: click.Group, kind: str, noun: str) -> None:
         return {"deleted": contents.delete(options.home(), drawer)}
 
     for verb, sentence in (
-        (create, f"Make a {noun}; one that is there stays as it is."),
+        (create, f"Create a {noun}; an existing one stays as it is."),
         (list_, f"List the {noun}s of an account."),
         (exists, f"Say whether there is such a {noun}."),
         (show, f"Show a {noun}, and where it is."),
