@@ -86,7 +86,7 @@ def role_problems(job: Job) -> list[Problem]:
     most = MOST if any(role.count == 0 for role in job.roles) else max(role.count for role in job.roles)
     if most < job.nodes.max:
         tasks = counted(most, "task")
-        sentence = f"the largest role has {tasks}, so of {job.nodes.max} nodes some have none; use {most} or less"
+        sentence = f"the largest role has {tasks}, too few for {job.nodes.max} nodes; ask for at most {most}"
         problems.append(Problem(("nodes",), sentence))
     return problems
 

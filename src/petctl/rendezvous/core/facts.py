@@ -32,7 +32,7 @@ from petctl.rendezvous.core.events import (
     Unexpect,
 )
 from petctl.rendezvous.core.messages import Header, Order, Outcome, Place, Report
-from petctl.rendezvous.core.roll import Node, counted, left_out
+from petctl.rendezvous.core.roll import Node, left_out
 from petctl.rendezvous.core.stall import StepWatch
 from petctl.text import counted
 

@@ -77,8 +77,3 @@ def rows(nodes: Mapping[str, Node], places: Mapping[str, Tuple[str, Place]], run
             }
         )
     return found
-
-
-def counted(number: int, noun: str) -> str:
-    """1 node, 2 nodes, for sentences."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
