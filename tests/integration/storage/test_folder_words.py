@@ -58,7 +58,7 @@ def test_words_that_could_mean_either_are_refused_where_it_matters(mapped: Scene
     assert listed(mapped, where) == ["a", "sub/b"]
     gone = mapped.petctl("ls", "data/voc20", code=4).stderr
     assert f"it is mapped to {where}: use @data/voc20" in gone
-    assert "say @data/voc20" in mapped.petctl("down", "data/voc20", "elsewhere", code=2).stderr
+    assert "use @data/voc20" in mapped.petctl("down", "data/voc20", "elsewhere", code=2).stderr
     mapped.petctl("rm", "--yes", "@data/voc20")
     assert f"{mapped.root}/data does not exist" in mapped.petctl("ls", "@data", code=4).stderr
 

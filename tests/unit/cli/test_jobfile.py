@@ -60,7 +60,7 @@ def test_then_the_accounts_of_this_machine(home: Path) -> None:
         (Volume("file", "acc", "logs", SHARE), "no storage account 'acc' with a share 'logs'"),
         (Volume("blob", "acc", "data", "https://acc.blob.x/data"), "no storage account 'acc' with a container 'data'"),
         (Volume("nfs", "", SERVER, SERVER), "no such file server"),
-        (Volume("nfs", "", "nfs", "nfs"), "is no id"),
+        (Volume("nfs", "", "nfs", "nfs"), "is not an id"),
     ],
 )
 def test_what_cannot_be_had_is_told_with_what_to_do(home: Path, volume: Volume, words: str) -> None:

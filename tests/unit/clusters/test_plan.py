@@ -135,7 +135,7 @@ def test_the_directorys_configuration_wins(tmp_path: Path) -> None:
     (tmp_path / "petctl.yaml").write_text("clusters: {local: {slots: 8}}")
     assert cluster_settings("local") == {"slots": 8, "container": "podman"}
     (tmp_path / "petctl.yaml").write_text("clusters: [")
-    with pytest.raises(UsageError, match=r"petctl\.yaml is not YAML"):
+    with pytest.raises(UsageError, match=r"petctl\.yaml is not valid YAML"):
         cluster_settings("local")
     (tmp_path / "petctl.yaml").write_text("clusters: 3")
     with pytest.raises(UsageError, match="'clusters' must be a mapping"):
@@ -170,7 +170,7 @@ def test_an_interpreter_that_is_not_there_is_told_before_the_start(tmp_path: Pat
     script = tmp_path / "train.py"
     script.touch()
     directory = JobDirectory(tmp_path / "jobs" / "train-3f9k")
-    with pytest.raises(UsageError, match="no interpreter /opt/nowhere/python on this machine"):
+    with pytest.raises(UsageError, match="the interpreter /opt/nowhere/python was not found on this machine"):
         make_plan(Job(script="train.py", python="/opt/nowhere/python"), directory, {})
     make_plan(Job(script="train.py", python="/opt/nowhere/python", prepare="make python"), directory, {})
 
@@ -194,7 +194,7 @@ def test_a_directory_for_checkpoints_is_made_or_refused(tmp_path: Path) -> None:
     make_checkpoints(directory, tmp_path / "runs/7")
     assert (tmp_path / "runs/7").is_dir()
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"PETCTL_CHECKPOINT_DIR=.*file/x cannot be made: Not a directory"):
+    with pytest.raises(UsageError, match=r"PETCTL_CHECKPOINT_DIR=.*file/x cannot be created: Not a directory"):
         make_checkpoints(directory, tmp_path / "file/x")
 
 
