@@ -90,7 +90,7 @@ class Backend:
 
     def at_rest(self, job_id: str) -> bytes:
         """All that is kept of a job where somebody might read it, other than where the cluster keeps secrets."""
-        return json.dumps(self.connect().record(job_id)).encode()
+        return json.dumps(self.connect().record(job_id).to_dict()).encode()
 
     def lose_node(self, handle: JobHandle, node: str) -> None:
         """Takes a node from a job; whether it may say a last word is the cluster's way."""

@@ -29,8 +29,8 @@ def count(frame: FrameType, what: str, argument: object) -> None:
 
 cluster = find_cluster(sys.argv[1], petctl_home())
 job = Job(script="worker.py", args=["wait"], grace=1, name="killed")
-plan = cluster.plan(job, sys.argv[2])
+record = cluster.build_record(job, sys.argv[2])
 sys.setprofile(count)
-cluster.submit(plan)
+cluster.submit(record)
 sys.setprofile(None)
 print(calls)

@@ -1,4 +1,4 @@
-"""A job is accepted once, as it was planned, or not at all."""
+"""A job is accepted once, as its record says, or not at all."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 
 from petctl.clusters.base import AlreadyExists
 from petctl.errors import NotFound, UsageError
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
 from petctl.jobs import JobHandle, get, list_jobs, render
 from tests.conformance.backend import OTHER_PROCESSES, Backend
@@ -37,17 +38,17 @@ def test_an_id_is_given_once(backend: Backend, live: JobHandle) -> None:
 
 def test_of_many_who_submit_an_id_at_once_one_is_heard(backend: Backend) -> None:
     cluster = backend.connect()
-    plans = [cluster.plan(backend.job("wait", str(number)), "one-0001") for number in range(4)]
+    records = [cluster.build_record(backend.job("wait", str(number)), "one-0001") for number in range(4)]
 
-    def submitted(plan: dict[str, Any]) -> str:
+    def submitted(record: JobRecord) -> str:
         try:
-            backend.connect().submit(plan)
+            backend.connect().submit(record)
         except AlreadyExists:
             return ""
-        return str(plan["command"])
+        return record.command
 
-    with ThreadPoolExecutor(len(plans)) as pool:
-        (heard,) = filter(None, pool.map(submitted, plans))
+    with ThreadPoolExecutor(len(records)) as pool:
+        (heard,) = filter(None, pool.map(submitted, records))
     handle = get("one-0001")
     try:
         assert cluster.ids().count("one-0001") == 1
@@ -82,20 +83,20 @@ def test_a_submitter_that_is_killed_leaves_nothing_or_a_job_that_is_listed(backe
         assert not backend.left(job)
 
 
-def test_the_record_is_the_plan_and_the_plan_is_what_render_shows(backend: Backend, start: Start) -> None:
+def test_the_record_stays_as_it_was_built_and_is_what_render_shows(backend: Backend, start: Start) -> None:
     cluster = backend.connect()
     cluster.set_secret("kept", "never-to-be-seen")
     job = backend.job("wait", secrets={"TOKEN": "kept"}, labels={"a": "b"}, restarts=1)
     try:
-        plan = cluster.plan(job, "planned-0001")
-        cluster.submit(plan)
+        built = cluster.build_record(job, "planned-0001")
+        cluster.submit(built)
         record = get("planned-0001").record()
-        assert _plain(record) == _plain(plan)
-        assert record["plan"]["secrets"] == {"TOKEN": "kept"} and record["job"]["labels"] == {"a": "b"}
+        assert _plain(record.to_dict()) == _plain(built.to_dict())
+        assert record.secrets == {"TOKEN": "kept"} and record.job["labels"] == {"a": "b"}
         shown = render(job, backend.cluster, "json") if cluster.manifests(job, "planned-0002", False) is None else ""
-        assert not shown or json.loads(shown)["plan"]["config"] == _plain(plan)["plan"]["config"]
+        assert not shown or json.loads(shown)["config"] == _plain(built.to_dict())["config"]
         backend.greeted(get("planned-0001"), 1)
-        assert b"never-to-be-seen" not in backend.at_rest("planned-0001") + json.dumps(_plain(record)).encode()
+        assert b"never-to-be-seen" not in backend.at_rest("planned-0001") + json.dumps(record.to_dict()).encode()
         assert "never-to-be-seen" not in json.dumps(_plain(list(get("planned-0001").events())))
     finally:
         backend.end(get("planned-0001"))
@@ -106,7 +107,7 @@ def _plain(data: Any) -> Any:
     """As JSON, without what is not the job's: where this machine has its code, and objects that the cluster has."""
     plain = json.loads(json.dumps(data))
     if isinstance(plain, dict):
-        plain.get("plan", {}).pop("objects", None)
+        plain.get("request", {}).pop("objects", None)
     if isinstance(plain, dict) and plain.get("code"):
         plain["code"].pop("archive", None)
     return plain
@@ -117,7 +118,7 @@ def test_what_cannot_be_submitted_leaves_nothing(backend: Backend) -> None:
     with pytest.raises(NotFound, match="not-there"):
         backend.start("hello", secrets={"TOKEN": "not-there"}, id="refused-0001")
     with pytest.raises(UsageError, match="nowhere"):
-        backend.connect().plan(Job(script="nowhere.py"), "refused-0002")
+        backend.connect().build_record(Job(script="nowhere.py"), "refused-0002")
     assert sorted(backend.connect().ids()) == sorted(before)
     assert not backend.left("refused-0001")
 

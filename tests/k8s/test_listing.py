@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
-from petctl.jobs.status import Status, status_from
+from petctl.jobs.status import Status
 from petctl.kube.api import Api
 from petctl.kube.kubeconfig import find_access
 from tests.k8s.cluster.waiting import until
@@ -30,7 +30,7 @@ class Counted:
     def list(self) -> dict[str, Status]:
         self.requests.clear()
         found = self.cluster.statuses(lambda job_id: True)
-        return {listed.id: status_from(dict(listed.status)) for listed in found if listed.status is not None}
+        return {listed.id: listed.status for listed in found if listed.status is not None}
 
 
 def shown(status: Status) -> tuple[Any, ...]:
@@ -61,7 +61,7 @@ def test_a_list_agrees_with_the_statuses_and_costs_no_more_for_many_jobs(
     assert len(counted.requests) == for_one <= 4, counted.requests
     counted.requests.clear()
     begun = time.monotonic()
-    statuses = {job: status_from(counted.cluster.status(job)) for job in listed}
+    statuses = {job: counted.cluster.status(job) for job in listed}
     print(
         f"\na list: {for_one} requests, {took:.3f} s; {len(listed)} statuses: {len(counted.requests)} requests and a "
         f"connection for each that runs, {time.monotonic() - begun:.3f} s"

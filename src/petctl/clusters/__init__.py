@@ -3,6 +3,7 @@
     base.py           the Cluster protocol, and how a cluster is found by its name
     local/            this machine
     kubernetes/       a namespace of a cluster, and the operator
+    building.py       builds a job's record: what is the same for every cluster
     certificate.py    the certificate of a coordinator that listens off loopback
     agent_archive.py  petctl-agent.pyz and petctl-operator.pyz
     patience.py       how long a client that follows a job waits for its cluster

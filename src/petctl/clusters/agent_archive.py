@@ -27,7 +27,7 @@ AGENT, OPERATOR = "petctl-agent.pyz", "petctl-operator.pyz"
 AGENT_PARTS = (
     *("__init__.py", "errors.py", "files.py", "text.py", "causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
-    *("job/__init__.py", "job/task.py"),
+    *("job/__init__.py", "job/task.py", "job/fields.py", "job/record.py", "job/status.py", "job/compact.py"),
 )
 OPERATOR_PARTS = (
     *AGENT_PARTS,

@@ -9,11 +9,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from petctl.agent.data.uploader import STORE
 from petctl.agent.logs.log_files import SEGMENT, LogName, dropped_marker, parse_segment
 from petctl.clusters.base import LogFilter, LogLine
+from petctl.job.record import JobRecord
 from petctl.storage.core.files import Depot, Entry, direct
 from petctl.storage.core.grants import Grants
 from petctl.submission.store_grants import grant_of, keys_of
@@ -22,8 +22,8 @@ from petctl.submission.store_grants import grant_of, keys_of
 class StoredLogs:
     """The logs of one job in its store; nothing is asked before they are listed."""
 
-    def __init__(self, record: Mapping[str, Any], home: Path) -> None:
-        pinned = record["plan"]["grants"][STORE]
+    def __init__(self, record: JobRecord, home: Path) -> None:
+        pinned = record.grants[STORE]
         grant = grant_of(pinned, keys_of(home), False, f"{pinned['below']}/logs")
         self._depot = Depot(direct(Grants({STORE: grant})))
 
@@ -62,7 +62,7 @@ class StoredLogs:
         return target.read_bytes()
 
 
-def stored_lines(record: Mapping[str, Any], home: Path, wanted: LogFilter) -> Iterator[LogLine]:
+def stored_lines(record: JobRecord, home: Path, wanted: LogFilter) -> Iterator[LogLine]:
     """The wanted lines of all workers, as the store has them; whose node wrote them, it does not know."""
 
     def accept(name: LogName) -> bool:

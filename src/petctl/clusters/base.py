@@ -2,7 +2,7 @@
 
 A cluster starts agents, lists them, stops them, reads their logs, sees to it that a dead coordinator is replaced, and
 says where agents find it. Nothing here knows rounds or ranks: that is the rendezvous. Requests are split from acts:
-`plan` makes the exact objects that `submit` will create, and `render` prints them.
+`build_record` makes the exact objects that `submit` will create, and `render` prints them.
 
 A new cluster kind is a package with a `connect(home, settings)` that gives a `Cluster`, named by an entry point of the
 group `petctl.clusters` (`petctl.config.kinds`). It is imported when it is used: no command pays for another cluster's
@@ -22,7 +22,9 @@ from petctl.errors import PetctlError, UsageError
 from petctl.job.output import Output
 
 if TYPE_CHECKING:
+    from petctl.job.record import JobRecord
     from petctl.job.spec import Job  # the operator, which has no msgspec, needs this module too
+    from petctl.job.status import JobStatus
 
 
 class InUse(UsageError):
@@ -46,11 +48,11 @@ class LogLine(NamedTuple):
 class Listed(NamedTuple):
     """One job of a list; without status and error where nobody wanted to know more than that it is there.
 
-    A status may be a summary (`"summary": true`): what the cluster itself knows, without asking the job.
+    A status may be a summary (`status.summary`): what the cluster itself knows, without asking the job.
     """
 
     id: str
-    status: Mapping[str, Any] | None = None
+    status: JobStatus | None = None
     error: PetctlError | None = None  # why its status cannot be read
 
 
@@ -65,24 +67,24 @@ class LogFilter(NamedTuple):
 
 
 class Cluster(Protocol):
-    """A place where jobs run. Statuses are plain mappings with the fields of `petctl.jobs.Status`."""
+    """A place where jobs run."""
 
     name: str
 
-    def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Exactly what `submit` would create, as plain data, without the values of secrets; checks the job against
-        the cluster. `code`: that of an earlier plan, instead of a new snapshot."""
+    def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
+        """Exactly what `submit` would create, without the values of secrets; checks the job against the cluster.
+        `code`: that of an earlier record, instead of a new snapshot."""
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]] | None:
         """The same as objects from which another tool can start the job; the cluster refuses them without secrets.
-        None where only petctl starts jobs: the plan is all there is to show."""
+        None where only petctl starts jobs: the record is all there is to show."""
 
-    def submit(self, plan: Mapping[str, Any]) -> None:
+    def submit(self, record: JobRecord) -> None:
         """Creates it; AlreadyExists when the id is taken. Killed half-way it leaves nothing, or a job that is
         listed."""
 
-    def record(self, job_id: str) -> dict[str, Any]:
-        """The plan that the job was submitted with."""
+    def record(self, job_id: str) -> JobRecord:
+        """What the job was submitted as."""
 
     def notes(self, job_id: str) -> list[str]:
         """What its submitter should know, one sentence each."""
@@ -90,7 +92,7 @@ class Cluster(Protocol):
     def ids(self) -> list[str]:
         """Every job of this cluster, whoever submitted it from wherever."""
 
-    def status(self, job_id: str) -> dict[str, Any]:
+    def status(self, job_id: str) -> JobStatus:
         """The newest status; `lost` when nobody looks after the job any more. Changes nothing."""
 
     def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
@@ -101,8 +103,8 @@ class Cluster(Protocol):
         """Does what a job needs that nobody looks after, on behalf of a caller that waits for it; the seconds after
         which to do so again, `math.inf` where the cluster sees to it. Nothing that only reads does this."""
 
-    def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
-        """A status that differs from `seen`, or the newest one after `timeout`."""
+    def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
+        """A status that differs from `seen` (any does from None), or the newest one after `timeout`."""
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
         """What has happened, oldest first; with `follow` until the job has ended."""

@@ -2,7 +2,7 @@
 
     status/                 events, the history that follows from them, the status of the moment
     traced_machine.py       the rendezvous machine, with a callback for what it does
-    signing.py              what nodes ask about stores; plurals.py: numbers and what they count, in messages
+    signing.py              what nodes ask about stores
 
     cli.py                  the command line of petctl-agent.pyz: `coordinate`, and the agent's own
     options.py              ... the options of `coordinate`

@@ -19,10 +19,10 @@ import os
 import secrets
 import signal
 import time
+from dataclasses import replace
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from petctl.agent.data.code_source import serve
-from petctl.agent.node.draining import NOTE
 from petctl.controller import init_process
 from petctl.controller.job_files import Material
 from petctl.controller.options import CoordinateOptions
@@ -30,15 +30,17 @@ from petctl.controller.scaling import Sizing
 from petctl.controller.seat import Seat
 from petctl.controller.signing import Signing
 from petctl.controller.state_dir import Memory
-from petctl.controller.status.builder import members_of, node_rows, sentence_of, state_of
+from petctl.controller.status.builder import members_of, node_rows, progress_of, sentence_of, state_of
 from petctl.controller.status.event_printer import Printer
 from petctl.controller.status.publisher import Board
 from petctl.controller.status.records import UNSAVED_TOLD, first_status, read_events, results_place
 from petctl.controller.termination_message import read_message, write_message
 from petctl.controller.traced_machine import ObservedCoordinator
 from petctl.errors import NotFound, PetctlError, UsageError
-from petctl.rendezvous.core.events import Config, End, Event, Lost, Roster
-from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
+from petctl.job.status import JobStatus, SizeStatus
+from petctl.job.task import encode_task
+from petctl.rendezvous.core.events import End, Event, Lost, Roster
+from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome
 from petctl.rendezvous.net.calls import FLAG, NAMES, NUMBER, WHOLE, Call
 from petctl.rendezvous.net.listener import allow_many_connections
 from petctl.rendezvous.net.server import CoordinatorServer
@@ -73,17 +75,17 @@ class PodCoordinator:
     """One job, as far as this process sees it. Made inside the running loop."""
 
     def __init__(self, options: CoordinateOptions, material: Material, start: int, printer: Printer) -> None:
-        self._options, self._plan, self._id = options, material.plan, str(material.record["id"])
+        self._options, self._record, self._id = options, material.record, material.record.id
         self._material = material
         self._start = start
         self._fresh = options.replacement == 0 and start == 0
         self._epoch = (options.replacement + 1) * EPOCHS + start
-        self._config = Config(**self._plan["config"])
+        self._config = self._record.config
         self._memory = Memory(options.state)
         self._has_code = material.join_code(self._memory.archive)
         past = read_events(self._memory.events)
         self._began = float(past[0]["time"]) if past else time.time()
-        self._board = Board(first_status(material.record), past, self._epoch, self._memory.events, printer)
+        self._board = Board(first_status(self._record), past, self._epoch, self._memory.events, printer)
         message = read_message(options.message)
         self._closed_before = message is not None
         self._outcome = decode_outcome(message["outcome"]) if message else None  # the job's, once it is on record
@@ -105,13 +107,13 @@ class PodCoordinator:
         history = self._board.history
         wanted = self._memory.wanted or self._material.wanted or self._config.wanted
         wanted = max(self._config.min_nodes, min(wanted, self._config.max_nodes))
-        config = Config(**{**self._plan["config"], "wanted": wanted})
+        config = replace(self._config, wanted=wanted)
         memory = None if self._fresh else Header(round=history.round, ran=history.round, spent=history.spent)
         now, leader = asyncio.get_running_loop().time(), secrets.token_hex(8)
         return ObservedCoordinator(config, now, leader, self._epoch, self._fresh, self._outcome, memory)
 
     def _make_sizing(self) -> Sizing:
-        numbered = bool(self._plan.get("numbered", True))
+        numbered = bool(self._record.request.get("numbered", True))
         return Sizing(
             self._id, self._config, numbered, self._machine, self._memory, lambda fact: self._server.step(fact)
         )
@@ -140,8 +142,8 @@ class PodCoordinator:
         return CoordinatorServer(
             self._machine,
             self._material.token,
-            {"task": {**self._plan["task"], "secrets": values}},
-            self._record,
+            {"task": encode_task(replace(self._record.task, secrets=values))},
+            self._keep_outcome,
             self._on_effect,
             control,
             server_context(certificate, key),
@@ -189,7 +191,8 @@ class PodCoordinator:
         """The first event, and a first picture."""
         board, history = self._board, self._board.history
         if not self._fresh:  # whether the workers train is not changed by who coordinates them
-            board.status["state"] = "running" if history.rounds and history.broken is None else "recovering"
+            state = "running" if history.rounds and history.broken is None else "recovering"
+            board.status = replace(board.status, state=state)
         board.picture = self._picture
         self._machine.observe = board.touch
         if self._fresh:
@@ -251,37 +254,38 @@ class PodCoordinator:
             elif effect.kind == "deposed":
                 self._stop(init_process.DEPOSED)
 
-    def _picture(self) -> Dict[str, Any]:
+    def _picture(self, before: JobStatus) -> JobStatus:
         facts, board = self._machine.status(), self._board
         rows = node_rows(facts, {})
         outcome, wanted = self._outcome, self._machine.wanted
         ran = bool(board.history.rounds) or self._machine.ran > 0
         words = sentence_of(facts, len(rows), outcome.sentence if outcome else "", wanted, wanted)
-        return {
-            "state": state_of(facts["phase"], str(board.status["state"]), ran),
-            "sentence": f"{words}; beside the coordinator before: {self._twice}" if self._twice else words,
-            "size": self._size(),
-            "round": facts["round"],
-            "epoch": facts["epoch"],
-            "spent": facts["spent"],
-            "world_size": facts["world_size"],
-            "nodes": rows,
-            "progress": facts["progress"] or board.status.get("progress"),
-            "results": self._results(),
-        }
+        return replace(
+            before,
+            state=state_of(facts["phase"], before.state, ran),
+            sentence=f"{words}; beside the coordinator before: {self._twice}" if self._twice else words,
+            size=self._size(),
+            round=facts["round"],
+            epoch=facts["epoch"],
+            spent=facts["spent"],
+            world_size=facts["world_size"],
+            nodes=rows,
+            progress=progress_of(facts) or before.progress,
+            results=self._results(),
+        )
 
     def _results(self) -> str:
         """Where results go, and why some do not."""
         trouble = self._signing.sentence() if self._signing else ""
-        parts = (results_place(self._material.record), trouble, *self._unsaved[:UNSAVED_TOLD])
+        parts = (results_place(self._record), trouble, *self._unsaved[:UNSAVED_TOLD])
         return "; ".join(part for part in parts if part)
 
-    def _size(self) -> Dict[str, int]:
-        return {"min": self._config.min_nodes, "wanted": self._machine.wanted, "max": self._config.max_nodes}
+    def _size(self) -> SizeStatus:
+        return SizeStatus(self._config.min_nodes, self._machine.wanted, self._config.max_nodes)
 
     async def _limit_time(self) -> None:
         """From the job's first start, as far as this container knows it; else from the container's."""
-        limit = self._plan.get("max_time")
+        limit = self._record.max_time
         if limit:
             await asyncio.sleep(max(0.0, self._began + limit - time.time()))
             self._server.step(End(Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")))
@@ -347,7 +351,7 @@ class PodCoordinator:
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _record(self, outcome: Outcome) -> Optional[Outcome]:
+    def _keep_outcome(self, outcome: Outcome) -> Optional[Outcome]:
         """Makes the end durable; after this the job is over, whoever is killed next."""
         if self._outcome is None:
             self._board.freeze()
@@ -360,7 +364,7 @@ class PodCoordinator:
                 spent=self._machine.budget.spent,
                 round=self._machine.ran,
                 rounds=self._board.history.ran,
-                size=self._size(),
+                size=vars(self._size()),
             )
             self._outcome = outcome
         self._over.set()
@@ -371,19 +375,19 @@ class PodCoordinator:
         await self._over.wait()
         await self._until_gone()
         assert self._outcome is not None
-        await self._board.close(encode(self._outcome), self._finished, results=self._results())
+        await self._board.close(self._outcome, self._finished, results=self._results())
         await self._server.until_callers_left(CALLERS_PATIENCE)
         return init_process.OVER
 
     def _some_send(self) -> bool:
-        return any(node.connected and node.report.note == NOTE for node in self._machine.nodes.values())
+        return any(node.connected and node.report.sending for node in self._machine.nodes.values())
 
     async def _until_gone(self) -> None:
         loop = asyncio.get_running_loop()
         # Nodes that heard nothing of the end yet connect again within this time.
         within = self._config.recover_within or self._config.silence
         back_by = loop.time() + (within if self._closed_before else 0.0)
-        end = loop.time() + self._plan["task"]["grace"] + LAST_PATIENCE
+        end = loop.time() + self._record.task.grace + LAST_PATIENCE
         while True:
             if self._some_send():  # they give up by themselves when nothing moves any more
                 end = max(end, loop.time() + SEND_STEP)

@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Dict, Optional
 
 from petctl.errors import NotFound, UsageError
 from petctl.files import replacing
+from petctl.job.record import JobRecord
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file
 from petctl.storage.core.grants import Grant
 
@@ -33,8 +34,7 @@ class Material:
         self._directory = directory
         self.certificate, self.key = directory / "tls.crt", directory / "tls.key"
         self.token = self._text("token").strip()
-        self.record: Dict[str, Any] = self._record()
-        self.plan: Dict[str, Any] = self.record["plan"]
+        self.record = self._record()
 
     def join(self) -> Optional[JoinFile]:
         """Where the job's coordinator is found; None where nobody has said so."""
@@ -52,7 +52,7 @@ class Material:
 
     def secret_values(self) -> Dict[str, str]:
         """Environment name -> value; NotFound names the first that is not there."""
-        return {variable: self._secret(variable, name) for variable, name in (self.plan.get("secrets") or {}).items()}
+        return {variable: self._secret(variable, name) for variable, name in self.record.secrets.items()}
 
     def grants(self) -> Dict[str, Grant]:
         """What the coordinator may sign for."""
@@ -73,14 +73,12 @@ class Material:
                     file.write(piece.read_bytes())
         return bool(pieces)
 
-    def _record(self) -> Dict[str, Any]:
+    def _record(self) -> JobRecord:
         try:
-            record = json.loads(self._text("job.json"))
-            plan = record["plan"]
-            return {**record, "plan": {**plan, "task": {**plan["task"]}, "config": {**plan["config"]}}}
-        except (ValueError, KeyError, TypeError):
+            return JobRecord.from_dict(json.loads(self._text("job.json")))
+        except ValueError as error:
             path = self._directory / "job.json"
-            raise UsageError(f"{path} is not the record of a job; submit the job again") from None
+            raise UsageError(f"{path} is not the record of a job ({error}); submit the job again") from None
 
     def _secret(self, variable: str, name: str) -> str:
         if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("."):

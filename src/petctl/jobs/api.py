@@ -29,12 +29,13 @@ from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, Usa
 from petctl.home import petctl_home
 from petctl.job.file.read import job_from_dict
 from petctl.job.output import Output
+from petctl.job.record import JobRecord
 from petctl.job.spec import IN_PLACE, Job
 from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
-from petctl.jobs.status import Status, status_from
+from petctl.jobs.status import Status
 from petctl.submission.render import as_text
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
@@ -58,7 +59,7 @@ class JobHandle:
         """The name of the cluster that it runs on."""
         return self._cluster.name
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JobRecord:
         """What was submitted: the job, its code and all that was started for it; secrets by name only."""
         return self._cluster.record(self.id)
 
@@ -69,22 +70,22 @@ class JobHandle:
 
     def status(self) -> Status:
         """Where the job stands now."""
-        return status_from(self._cluster.status(self.id))
+        return self._cluster.status(self.id)
 
     def wait(self, timeout: float | None = None) -> Status:
         """The final status, when the job is over and nothing of it runs any more; TimeoutError when that takes too
         long."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        data: dict[str, Any] = {}  # the first status differs from that, and is waited for if the cluster is away
+        status = None  # the first status differs from that, and is waited for if the cluster is away
         while True:
             again = self.attend()
             left = LONGEST_WATCH if deadline is None else deadline - time.monotonic()
-            data = self._cluster.watch(self.id, data, max(0.0, min(left, LONGEST_WATCH, again if data else math.inf)))
-            if data["finished"] is not None and not data.get("unattended"):
+            longest = min(left, LONGEST_WATCH, again if status else math.inf)
+            status = self._cluster.watch(self.id, status, max(0.0, longest))
+            if status.finished is not None and not status.unattended:
                 break
             if deadline is not None and time.monotonic() >= deadline:
-                raise TimeoutError(f"{self.id} has not ended within {timeout:g} s: {data['sentence']}")
-        status = status_from(data)
+                raise TimeoutError(f"{self.id} has not ended within {timeout:g} s: {status.sentence}")
         Registry(petctl_home()).keep([status])
         return status
 
@@ -96,10 +97,10 @@ class JobHandle:
     def watch(self, seen: Status | None = None, timeout: float = LONGEST_WATCH) -> Status:
         """The next status that differs from `seen`, or the same after `timeout`."""
         deadline = time.monotonic() + timeout
-        data = self._cluster.watch(self.id, {}, timeout)  # that differs at once, and waits for a cluster that is away
-        while seen is not None and status_from(data) == seen and time.monotonic() < deadline:
-            data = self._cluster.watch(self.id, data, deadline - time.monotonic())
-        return status_from(data)
+        status = self._cluster.watch(self.id, None, timeout)  # at once, but it waits for a cluster that is away
+        while status == seen and time.monotonic() < deadline:
+            status = self._cluster.watch(self.id, status, deadline - time.monotonic())
+        return status
 
     def logs(
         self,
@@ -196,14 +197,16 @@ def submit(
 def resubmit(reference: str, cluster: str | None = None, new_code: bool = False, resume: bool = False) -> JobHandle:
     """Starts a job again, as a new one: with the code that it had, or with `new_code` as that is now; with `resume`
     from the checkpoints that it left."""
+    from petctl.submission.folder_mounts import as_wish
+
     before = get(reference)
     record = before.record()
-    job = replace(job_from_dict(record["job"]), python=record["plan"]["task"]["python"])
+    job = replace(job_from_dict(record.job), python=record.task.python)
     if resume:
         if cluster:
             raise UsageError("--resume runs where the checkpoints are; leave --cluster out")
         job = replace(job, env={**job.env, **_left_checkpoints(before, record)})
-    there = Path(record["cwd"])  # what its words are relative to, wherever they are said again
+    there = Path(record.cwd)  # what its words are relative to, wherever they are said again
     if "://" not in job.code:
         named = job.code not in ("", IN_PLACE)
         alone = job.batchai and not job.cwd and not named  # its workers have directories of their own
@@ -211,28 +214,25 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
         nowhere = not (job.cwd or new) and _in_its_images_directory(record)
         cwd = "" if alone or nowhere else there / job.cwd
         job = replace(job, cwd=cwd, code=there / job.code if named else IN_PLACE if nowhere else job.code)
-    if "folders" in record:
-        from petctl.submission.folder_mounts import as_wish
-
-        job = replace(job, folders=as_wish(record["folders"]))
-    there_before = record["cluster"] if before.cluster == DEFAULT else before.cluster
+    job = replace(job, folders=as_wish(record.folders))
+    there_before = record.cluster if before.cluster == DEFAULT else before.cluster
     where = find_cluster(cluster or job.cluster or there_before, petctl_home())
-    return _submit(job, where, None if new_code else record.get("code"))
+    return _submit(job, where, None if new_code else record.code)
 
 
-def _in_its_images_directory(record: Mapping[str, Any]) -> bool:
+def _in_its_images_directory(record: JobRecord) -> bool:
     """Whether pods ran it where their image puts them: it took no code along, and named no directory."""
-    return not (record.get("code") or record["plan"]["task"].get("cwd"))
+    return not (record.code or record.task.cwd)
 
 
-def _left_checkpoints(before: JobHandle, record: Mapping[str, Any]) -> dict[str, str]:
+def _left_checkpoints(before: JobHandle, record: JobRecord) -> dict[str, str]:
     """The variable that names them, of a job that writes no more of them."""
     from petctl.job.task import CHECKPOINTS
 
     if not before.status().final:
         raise UsageError(f"{before.id} has not ended and may still write checkpoints; first: petctl cancel {before.id}")
-    place = str(record["plan"]["task"]["checkpoint_dir"])
-    if not record["job"].get("env", {}).get(CHECKPOINTS) and not Path(place).is_dir():
+    place = record.task.checkpoint_dir
+    if not record.job.get("env", {}).get(CHECKPOINTS) and not Path(place).is_dir():
         raise UsageError(
             f"the checkpoints of {before.id} were deleted with its nodes; to keep the next job's, mount a volume "
             f"and name a directory in it: -e {CHECKPOINTS}=DIRECTORY"
@@ -251,7 +251,7 @@ def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHand
 
 
 def _submit_as(job: Job, where: Cluster, code: Mapping[str, Any] | None, job_id: str) -> JobHandle:
-    where.submit(where.plan(job, job_id, code))
+    where.submit(where.build_record(job, job_id, code))
     if where.name != DEFAULT and not resource_settings(petctl_home(), where.name):  # those lie among the local ones
         Registry(petctl_home()).know(where.name)
     return JobHandle(job_id, where)
@@ -266,7 +266,7 @@ def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secr
     if objects is None:
         if with_secrets:
             raise UsageError(f"only petctl can start jobs on {where.name}; leave --with-secrets out")
-        return as_text([where.plan(job, f"{name}-0000")], output)
+        return as_text([where.build_record(job, f"{name}-0000").to_dict()], output)
     Registry(petctl_home()).know(where.name)  # whoever creates it will ask for it here
     return ("" if with_secrets or output == "json" else INCOMPLETE) + as_text(objects, output)
 

@@ -18,7 +18,7 @@ from petctl.config.settings import cluster_names, cluster_settings, resource_set
 from petctl.errors import InternalError, PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.jobs.registry import Registry
-from petctl.jobs.status import Status, damaged_status, status_from
+from petctl.jobs.status import Status, damaged_status
 from petctl.text import counted
 from petctl.unattended import unattended
 
@@ -165,10 +165,7 @@ def _all_jobs(where: Cluster, registry: Registry) -> list[Status]:
 def _status(cluster: Cluster, listed: Listed) -> Status | None:
     if listed.error is not None:
         return damaged_status(listed.id, cluster.name, str(listed.error))
-    try:
-        return status_from(dict(listed.status)) if listed.status is not None else None
-    except InternalError as error:
-        return damaged_status(listed.id, cluster.name, str(error))
+    return listed.status
 
 
 def _newest_first(statuses: Iterable[Status]) -> list[Status]:

@@ -37,6 +37,6 @@ def own_secrets(cluster: Cluster, job_id: str) -> list[str]:
 def _named(cluster: Cluster, job_id: str) -> list[str]:
     try:
         record = cluster.record(job_id)
-        return [*record["plan"]["secrets"].values(), record.get("job", {}).get("image_credentials", "")]
+        return [*record.secrets.values(), record.job.get("image_credentials", "")]
     except PetctlError:
         return []  # damaged, or removed by somebody else

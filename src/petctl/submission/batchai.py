@@ -13,15 +13,15 @@ from petctl.agent.launchers.batchai import FOLDER, variables
 from petctl.agent.launchers.batchai import directories as places_of
 from petctl.errors import PetctlError, UsageError
 from petctl.job.output import Output
+from petctl.job.record import JobRecord
 
 _OUTPUT = "AZ_BATCHAI_OUTPUT_"
 
 
-def directories(record: Mapping[str, Any]) -> dict[str, str]:
+def directories(record: JobRecord) -> dict[str, str]:
     """Where "stdouterr" and each output of a job are on this machine; empty where that is known to its nodes only."""
-    said, base = record["plan"]["task"]["batchai"], record["directory"]
-    places = places_of(base, "0")  # any: what lies on a mount is the same for all
-    env = record["plan"]["task"]["env"]
+    said, env = record.task.batchai, record.task.env
+    places = places_of(record.directory, "0")  # any: what lies on a mount is the same for all
     found = {"stdouterr": "", **dict.fromkeys(said["outputs"], "")}
     try:
         known = variables(said, places, env)
@@ -36,15 +36,14 @@ def directories(record: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def stored(record: Mapping[str, Any]) -> dict[str, Output]:
+def stored(record: JobRecord) -> dict[str, Output]:
     """Those of the same directories that lie in an object store: where there, and how that is reached."""
-    task = record["plan"]["task"]
-    said, places = task["batchai"], places_of(record["directory"], "0")
+    said, places = record.task.batchai, places_of(record.directory, "0")
     try:
-        known = variables(said, places, task["env"])
+        known = variables(said, places, record.task.env)
     except PetctlError:
         return {}
-    pinned = {folder["name"]: folder for folder in record.get("folders") or ()}
+    pinned = {folder["name"]: folder for folder in record.folders}
     found = {}
     for mount in (mount for mount in said["mounts"] if "location" in mount):
         folder = pinned.get(FOLDER + mount["path"], {})
@@ -57,11 +56,10 @@ def stored(record: Mapping[str, Any]) -> dict[str, Output]:
     return found
 
 
-def environment(record: Mapping[str, Any], node: str) -> tuple[dict[str, str], str]:
+def environment(record: JobRecord, node: str) -> tuple[dict[str, str], str]:
     """What a command gets that is run beside a node's workers, and where it runs; empty: where they do."""
-    task = record["plan"]["task"]
-    places = places_of(record["directory"], node)
-    return variables(task["batchai"], places, task["env"]), places.work if task["batchai"]["work"] else ""
+    said, places = record.task.batchai, places_of(record.directory, node)
+    return variables(said, places, record.task.env), places.work if said["work"] else ""
 
 
 def _resolved(path: str, targets: Mapping[str, str]) -> str:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence
 
 from petctl.agent.data.uploader import STORE
 from petctl.errors import PetctlError, UsageError
+from petctl.job.record import JobRecord, ResultsRecord
 from petctl.storage.core.files import direct
 from petctl.storage.core.grants import Grant, Grants
 from petctl.storage.stores.credentials import Surroundings
@@ -37,7 +38,7 @@ _FORGOTTEN = "none"  # a store that is not wanted, whatever the configuration sa
 class ResultsPlan:
     """What a record keeps. `shown`: where everything will be, for people; `grants`: what nodes may be signed for."""
 
-    shown: Dict[str, Any] = field(default_factory=dict)
+    shown: ResultsRecord = field(default_factory=ResultsRecord)
     grants: Dict[str, Dict[str, Any]] = field(default_factory=dict)
     routes: Dict[str, str] = field(default_factory=dict)  # output id -> grant; "": everything else, and the logs
     wish: Dict[str, Any] = field(default_factory=dict)  # the job's fields, as another job would ask for the same
@@ -49,21 +50,23 @@ def plan_results(job: Job, job_id: str, known: Surroundings) -> ResultsPlan:
     own = {name: _absolute(place, Path.cwd()) for name, place in job.outputs.items() if place}
     if not wanted and not own:
         return ResultsPlan(wish={"store": _FORGOTTEN} if job.store == _FORGOTTEN else {})
+    shown: Dict[str, str] = {}
+    logs = ""
     plan = ResultsPlan(wish={"store": wanted or _FORGOTTEN, "outputs": {**job.outputs, **own}})
     if wanted:
         plan.grants[STORE] = {**pin(wanted, known), "below": job_id, "write": True}
         plan.routes[""] = STORE
         below = f"{plan.grants[STORE]['location'].rstrip('/')}/{job_id}"
-        plan.shown.update(logs=f"{below}/logs", outputs={"": f"{below}/outputs"})
-        plan.shown["outputs"].update({name: f"{below}/outputs/{name}" for name in job.outputs if name not in own})
+        logs, shown[""] = f"{below}/logs", f"{below}/outputs"
+        shown.update({name: f"{below}/outputs/{name}" for name in job.outputs if name not in own})
     for name, place in own.items():
         try:
             plan.grants[OUTPUT + name] = {**pin(place, known), "below": "", "write": True}
         except PetctlError as error:
             raise UsageError(f"outputs.{name}: {error}") from None
         plan.routes[name] = OUTPUT + name
-        plan.shown.setdefault("outputs", {})[name] = plan.grants[OUTPUT + name]["location"]
-    return plan
+        shown[name] = plan.grants[OUTPUT + name]["location"]
+    return replace(plan, shown=ResultsRecord(logs, shown))
 
 
 def _store(job: Job) -> str:
@@ -94,20 +97,17 @@ def check_results(grants: Mapping[str, Mapping[str, Any]], home: Path) -> None:
             check(pinned, keys_of(home), write=True)
 
 
-def outputs_of(record: Mapping[str, Any]) -> List[Output]:
+def outputs_of(record: JobRecord) -> List[Output]:
     """Where each output of a job lies; the first, without an id, is everything that has no place of its own."""
     from petctl.job.output import Output
 
-    results, task = record.get("results") or {}, record["plan"]["task"]
-    grants: Mapping[str, Mapping[str, Any]] = record["plan"].get("grants") or {}
-    local = str(task["output_dir"])
     found = []
-    for name in ("", *task.get("outputs", ())):
-        location = results.get("outputs", {}).get(name)
-        pinned = grants.get(OUTPUT + name) or grants.get(STORE) or {}
+    for name in ("", *record.task.outputs):
+        location = record.results.outputs.get(name)
+        pinned = record.grants.get(OUTPUT + name) or record.grants.get(STORE) or {}
         settings = {key: pinned[key] for key in ("endpoint", "region", "anonymous") if pinned.get(key)}
         if location is None:
-            location, settings = f"{local}/{name}".rstrip("/"), {}
+            location, settings = f"{record.task.output_dir}/{name}".rstrip("/"), {}
         found.append(Output(name, location, settings))
     return found
 

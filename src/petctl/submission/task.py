@@ -17,7 +17,7 @@ from petctl.job.spec import Job
 from petctl.job.spec.retries import retried_causes, retried_codes
 from petctl.job.task import CHECKPOINTS, MODULE, MPI, PLAIN, SCRIPT, Task, Timing
 from petctl.job.task import Role as AgentRole
-from petctl.rendezvous.core.events import Config
+from petctl.rendezvous.core.config import Config
 
 
 def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:

@@ -83,13 +83,13 @@ def begin(
     if taken:
         raise UsageError(f"job {min(taken)} already exists; choose another name with --name, or petctl rm it")
     jobs = [_labelled(job, sweep, number) for number, job in enumerate(jobs, 1)]
-    plan = where.plan(jobs[0], sweep.id_of(1, 1))
-    code = dict(plan.get("code") or {})
-    notes = list(plan.get("notes", ()))
-    if code.get("work") and not any("works in a copy of its code" in note for note in notes):
+    record = where.build_record(jobs[0], sweep.id_of(1, 1))
+    code = dict(record.code)
+    notes = list(record.notes)
+    if code.get("work") and not record.in_copy:
         notes.append("each point works in a copy of its code; files it writes there become its results")
     code.update({"work": ""} if code else {})  # each point has files of its own: no other overwrites them
-    pinned = {"python": plan["plan"]["task"]["python"], **({} if code else {"code": IN_PLACE})}
+    pinned = {"python": record.task.python, **({} if code else {"code": IN_PLACE})}
     plain = [job_to_dict(replace(job, **pinned)) for job in jobs]
     common = {field: value for field, value in plain[0].items() if all(job.get(field) == value for job in plain)}
     files = {CODE: Path(code.pop("archive"))} if code else {}

@@ -92,7 +92,7 @@ class Driver:
         """The job of this id, if there is one and it is this sweep's."""
         handle = self._eyes.handle(job_id)
         try:
-            labels = handle.record().get("job", {}).get("labels", {})
+            labels = handle.record().job.get("labels", {})
         except NotFound:
             return None
         return handle if labels.get(KEY) == self.sweep.key else None

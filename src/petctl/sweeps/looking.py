@@ -19,7 +19,7 @@ from petctl.clusters.patience import AWAY
 from petctl.errors import InternalError, NotFound, PetctlError, StoreError
 from petctl.home import petctl_home
 from petctl.jobs.api import JobHandle
-from petctl.jobs.status import Status, damaged_status, status_from
+from petctl.jobs.status import Status, damaged_status
 from petctl.sweeps.history import CUT_SHORT, REMOVED, Attempt
 from petctl.sweeps.measure import Downsampled, Reading, parse_pattern, printed, reported
 from petctl.sweeps.record import Limits
@@ -114,10 +114,7 @@ class JobPoller:
     def _read(self, listed: Listed) -> Status | None:
         if listed.error is not None:
             return damaged_status(listed.id, self._cluster, str(listed.error))
-        try:
-            return status_from(dict(listed.status)) if listed.status is not None else None
-        except InternalError as error:
-            return damaged_status(listed.id, self._cluster, str(error))
+        return listed.status
 
     def _status(self, job_id: str) -> Status | None:
         try:

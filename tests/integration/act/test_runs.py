@@ -111,12 +111,12 @@ def test_runs_have_the_code_that_was_pinned(project: Project) -> None:
     assert "pinned" in project.heard()[0]
     assert printed(first) == ["first", "aux_data petctl.yaml train.py", "no keys"]
     assert printed(second) == ["second", "aux_data petctl.yaml train.py", "no keys"]
-    assert first.id.startswith("jianfw_") and first.record()["job"]["labels"]["act"] == "aml"
+    assert first.id.startswith("jianfw_") and first.record().job["labels"]["act"] == "aml"
     assert runs.find_run(first.id[-5:]).id == first.id
     assert runs.abort(f"./assets/{first.id}/") == f"{first.id}: has ended already"
 
     # A run that was submitted with code that is pinned no more has it still, and so has whoever runs it again.
-    assert first.record()["code"]["id"] == pinned.id
+    assert first.record().code["id"] == pinned.id
     again = runs.resubmit(first.id[-5:], say=project.said.append)
     assert again.id != first.id and printed(again)[0] == "second"
     assert (
@@ -152,8 +152,8 @@ def test_a_run_ends_before_it_begins_again(project: Project, tmp_path: Path) -> 
     (tmp_path / "go").write_text("")
     again = runs.resubmit(run.id[-8:], to=c2, say=project.said.append)
     before, after = run.wait(DEADLINE), again.record()
-    assert before.finished is not None and before.finished <= after["submitted"]
-    assert (after["job"]["env"]["WHERE"], after["job"].get("procs", "1")) == ("c2", "1") and after["job"]["labels"][
+    assert before.finished is not None and before.finished <= after.submitted
+    assert (after.job["env"]["WHERE"], after.job.get("procs", "1")) == ("c2", "1") and after.job["labels"][
         "act"
     ] == "c2"
     assert printed(again)[0] == "first"
@@ -161,7 +161,7 @@ def test_a_run_ends_before_it_begins_again(project: Project, tmp_path: Path) -> 
     # One of petctl's own jobs, which no configuration knows.
     plain = petctl.submit(petctl.Job(program=["/bin/sleep", "1000"], grace=1), id="jianfw_1563257309_60ce2fc7")
     other = runs.resubmit("60ce2fc7", c1, say=project.said.append)
-    assert plain.status().state == "cancelled" and other.record()["command"] == "/bin/sleep 1000"
+    assert plain.status().state == "cancelled" and other.record().command == "/bin/sleep 1000"
 
 
 def account(server: Azurite) -> tuple[str, Mapping[str, str]]:
@@ -186,7 +186,7 @@ def test_code_in_the_blob_and_built_code(
     assert project.heard()[0].startswith("no code is pinned yet: pinned 4 files")
     assert printed(run)[1] == "aux_data output petctl.yaml train.py"
     until(lambda: [blob.name for blob in blobs.list_blobs()] == ["my/output/made"], "what it made is in the blob")
-    assert ACCOUNT_KEY not in json.dumps(run.record())
+    assert ACCOUNT_KEY not in json.dumps(run.record().to_dict())
 
     # Here, on this machine: a folder that lies in the project is used as it is.
     (project.root / "output").mkdir()

@@ -143,7 +143,7 @@ def test_a_node_that_sends_is_not_silent() -> None:
 
     asyncio.run(live())
     assert [report.number for report in said[:3]] == [8, 9, 10]
-    assert {(report.state, report.note, report.beat) for report in said} == {(IDLE, NOTE, True)}
+    assert {(report.state, report.note, report.beat, report.sending) for report in said} == {(IDLE, NOTE, True, True)}
 
 
 def test_how_often() -> None:

@@ -130,7 +130,7 @@ def test_one_task_on_each_node(site: Site) -> None:
         assert Path(env["AZ_BATCHAI_INPUT_DATA"]).resolve() == site.path / "scripts"
         assert told["cwd"] == env["AZ_BATCHAI_JOB_WORK_DIR"]
         assert f"prepared on {rank} for {env['AZ_BATCHAI_OUTPUT_MODEL']}\n" == found[f"stdout-job_prep-{rank}.txt"]
-    segment = handle.record()["plan"]["task"]["batchai"]["segment"]
+    segment = handle.record().task.batchai["segment"]
     assert Path(directories(handle.record())["MODEL"]) == site.path / "logs" / segment / "outputs" / "best"
     assert (site.path / "logs" / segment / "outputs" / "best").is_dir()
     assert {line.rank for line in handle.logs()} == {0, 1}
@@ -370,7 +370,7 @@ def test_a_container_of_a_real_account(site: Site, azurite: Azurite) -> None:
     )
     ended(handle)
     assert texts(handle)["stdout.txt"] == "content\n"
-    segment = handle.record()["plan"]["task"]["batchai"]["segment"]
+    segment = handle.record().task.batchai["segment"]
     assert blobs.download_blob(f"{segment}/outputs/made.txt").readall() == b"made\n"
     assert ACCOUNT_KEY not in (job_path(handle) / "job.json").read_text()
 

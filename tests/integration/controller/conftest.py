@@ -20,7 +20,8 @@ from petctl.agent.node import runtime_dir
 from petctl.agent.workers import processes
 from petctl.clusters.certificate import make_certificate
 from petctl.errors import Unreachable
-from petctl.job.task import Task, Timing, encode_task
+from petctl.job.record import JobRecord
+from petctl.job.task import Task, Timing
 from petctl.rendezvous.core.events import Config
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file, write_join_file
@@ -95,34 +96,22 @@ class PodBench:
         self, kind: str, words: list[str], nodes: int = 2, least: int = 0, most: int = 0, **fields: Any
     ) -> None:
         """Writes what the pods of a job find mounted."""
-        plan: dict[str, Any] = {"max_time": fields.pop("max_time", None), "secrets": fields.pop("secrets", {})}
+        said: dict[str, Any] = {name: fields.pop(name) for name in ("max_time", "secrets") if name in fields}
         fields.setdefault("timing", Timing(silence=5.0, fence_after=60.0))
         fields.setdefault("python", sys.executable)
         fields.setdefault("grace", 2.0)
         fields.setdefault("warm", False)
         restarts = fields.pop("restarts", 0)
-        plan["numbered"] = fields.pop("numbered", True)
+        request = {"numbered": fields.pop("numbered", True)}
         bounds = {name: fields.pop(name) for name in ("retry_on", "recover_within") if name in fields}
         config = Config(least or nodes, most or nodes, nodes, restarts, silence=5.0, resize_interval=0.2, **bounds)
         task = Task(job=self.job, kind=kind, words=words, restarts=restarts, **fields)
-        record = {
-            "id": self.job,
-            "name": "pods",
-            "cluster": "kubernetes",
-            "submitted": time.time(),
-            "command": " ".join(words),
-            "cwd": "",
-            "directory": "",
-            "plan": {
-                "task": encode_task(task),
-                "config": dataclasses.asdict(config),
-                **plan,
-            },
-        }
+        command = " ".join(words)
+        record = JobRecord(self.job, "pods", "kubernetes", time.time(), command, config, task, request=request, **said)
         self.material.mkdir(exist_ok=True)
         certificate = make_certificate(["localhost"], ["127.0.0.1"])
         token = os.urandom(16).hex()
-        (self.material / "job.json").write_text(json.dumps(record))
+        (self.material / "job.json").write_text(json.dumps(record.to_dict()))
         (self.material / "token").write_text(token)
         (self.material / "tls.crt").write_bytes(certificate.certificate)
         (self.material / "tls.key").write_bytes(certificate.key)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from petctl.agent.workers import processes
-from petctl.jobs.status import status_from
+from petctl.job.status import JobStatus
 from tests.integration.agent.conftest import alive
 from tests.integration.controller.conftest import LEAVE_CODE, PodBench
 from tests.integration.waiting import until
@@ -26,7 +26,7 @@ def test_a_killed_coordinator_is_back_in_its_container(bench: PodBench) -> None:
     first = container.coordinator
     os.kill(first, signal.SIGKILL)
     until(lambda: container.events("continued"), "the round goes on")
-    status = status_from(bench.call("status"))
+    status = JobStatus.from_dict(bench.call("status"))
     assert container.coordinator != first
     assert (status.epoch, status.round, status.state) == (1_000_001, 1, "running")
     assert [past.number for past in status.rounds] == [1] and status.started is not None
@@ -83,7 +83,7 @@ def test_another_container_takes_over_while_workers_step(bench: PodBench) -> Non
     bench.kill(first)
     second = bench.coordinate(replacement=1)
     until(lambda: second.events("continued"), "the round goes on")
-    status = status_from(bench.call("status"))
+    status = JobStatus.from_dict(bench.call("status"))
     assert (status.epoch, status.round, status.state, status.size.wanted) == (2_000_000, 2, "running", 1)
     until(lambda: len(bench.call("status")["rounds"]) == 2, "what its node has kept of the time before")
     assert bench.call("status")["started"] == first.events("started")[0]["time"]
@@ -122,7 +122,7 @@ def test_an_end_that_is_on_record_stays(bench: PodBench) -> None:
     os.kill(container.coordinator, signal.SIGKILL)
     assert container.wait() == 0 and node.wait() == 0
     assert container.message() == recorded and recorded["outcome"]["state"] == "cancelled"
-    final = status_from(container.events("final")[0]["status"])
+    final = JobStatus.from_dict(container.events("final")[0]["status"])
     assert final.state == "cancelled" and final.finished == recorded["finished"]
     bench.nothing_left()
 
@@ -168,7 +168,7 @@ def test_a_coordinator_that_cannot_live_is_given_up(bench: PodBench) -> None:
 
 def test_wrong_material_is_said_once(bench: PodBench) -> None:
     bench.steps(nodes=1)
-    (bench.material / "job.json").write_text('{"plan": 3}')
+    (bench.material / "job.json").write_text('{"task": 3}')
     container = bench.coordinate()
     assert container.wait() == 2
     log = (container.out.parent / "err").read_text()

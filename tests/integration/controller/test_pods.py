@@ -11,8 +11,8 @@ import pytest
 
 from petctl.bundle.snapshot import take
 from petctl.errors import PetctlError
+from petctl.job.status import JobStatus
 from petctl.job.task import Code
-from petctl.jobs.status import status_from
 from tests.integration.agent.conftest import INTERPRETERS
 from tests.integration.controller.conftest import LEAVE_CODE, PodBench
 from tests.integration.waiting import DEADLINE, until
@@ -35,7 +35,7 @@ def test_a_job_says_hello_and_ends(bench: PodBench, python: str) -> None:
     kinds = [event["kind"] for event in events]
     assert kinds[0] == "started" and kinds[-1] == "final" and {"joined", "round", "running", "closing"} < set(kinds)
     assert container.events("running")[0]["members"].keys() == {"0", "1"}
-    final = status_from(events[-1]["status"])
+    final = JobStatus.from_dict(events[-1]["status"])
     assert final.final and final.state == "succeeded" and final.exit_code == 0
     assert [node.name for node in final.nodes] == ["0", "1"] and len(final.rounds) == 1
     bench.nothing_left()
@@ -53,7 +53,7 @@ def test_the_root_cause_of_a_failure_is_in_the_message(bench: PodBench) -> None:
     outcome = container.message()["outcome"]
     assert (outcome["state"], outcome["code"]) == ("failed", 1)
     assert outcome["failure"]["rank"] == 1 and outcome["failure"]["message"].startswith("ValueError: no such layer")
-    final = status_from(container.events("final")[0]["status"])
+    final = JobStatus.from_dict(container.events("final")[0]["status"])
     assert final.state == "failed" and final.error is not None and final.error.rank == 1
     assert len(final.error.traceback) > len(outcome["failure"]["traceback"])  # there is no limit in the log
     bench.nothing_left()
@@ -81,7 +81,7 @@ def test_nodes_come_and_go_with_the_wanted_size(bench: PodBench) -> None:
         until(lambda: len(link.call("status")["nodes"]) == 2, "the node has joined")
         again.terminate()
         assert again.wait() == LEAVE_CODE
-        status = status_from(link.call("status"))
+        status = JobStatus.from_dict(link.call("status"))
     assert status.round == 3 and status.state == "running" and status.spent == 0
     bench.go.touch()
     assert container.wait() == 0 and nodes[0].wait() == 0
@@ -120,9 +120,9 @@ def test_whoever_watches_sees_every_change_and_the_end(bench: PodBench) -> None:
     assert container.wait() == 0
     watcher.join(DEADLINE)
     assert not watcher.is_alive()
-    states = [status_from(status).state for status in seen]
+    states = [JobStatus.from_dict(status).state for status in seen]
     assert states[0] == "starting" and "running" in states and states[-1] == "succeeded"
-    assert all(node.pid == 0 for status in seen for node in status_from(status).nodes)
+    assert all(node.pid == 0 for status in seen for node in JobStatus.from_dict(status).nodes)
 
 
 def test_who_is_between_two_questions_still_hears_the_end(bench: PodBench) -> None:

@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from petctl.errors import PetctlError
-from petctl.jobs.status import status_from
+from petctl.job.status import JobStatus
 from tests.integration.agent.conftest import Node, alive
 from tests.integration.controller.conftest import LEAVE_CODE, PodBench
 from tests.integration.waiting import DEADLINE, until
@@ -42,7 +42,7 @@ def test_an_operator_is_told_which_node_costs_least(bench: PodBench) -> None:
     bench.up(nodes[0], 4, 1)
     assert bench.call("resize", wanted=1, nodes=["0", "7"])["release"] == ["7"]
     assert bench.call("resize", wanted=1, nodes=["0"])["release"] == []
-    status = status_from(bench.call("status"))
+    status = JobStatus.from_dict(bench.call("status"))
     assert (status.round, status.state, status.spent, status.size.wanted) == (4, "running", 0, 1)
     bench.go.touch()
     assert container.wait() == 0 and nodes[0].wait() == 0
@@ -105,7 +105,7 @@ def test_a_resumed_job_does_not_wait_for_nodes_that_are_gone(bench: PodBench) ->
     until(lambda: bench.call("status")["nodes"], "the first node has joined")
     nodes.append(bench.node(1))  # the first has waited for it
     workers = [bench.up(node, 1, 2) for node in nodes]
-    status = status_from(bench.call("status"))
+    status = JobStatus.from_dict(bench.call("status"))
     assert (status.epoch, status.round, status.state) == (4_000_000, 1, "running")
     # Its next process in this container has the same words, and by now somebody runs.
     os.kill(container.coordinator, signal.SIGKILL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from petctl.compat.act.run_facts import STATUS, facts_of
 from petctl.job.file.write import job_to_dict
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
 from petctl.jobs.status import FINAL, ErrorStatus, ProgressStatus, SizeStatus, Status
+from tests.unit.records import job_record
 
 STARTED = 1563257650.688519  # 2019-07-16T06:14:10Z
 
@@ -30,9 +33,9 @@ def status(state: str, **more: Any) -> Status:
     return Status(**{**known, **more})
 
 
-def record(*argv: str, **more: Any) -> dict[str, Any]:
+def record(*argv: str, **more: Any) -> JobRecord:
     labels = {"act": "aml", "act-gpus": "8"}
-    return {"job": job_to_dict(Job(program=argv, nodes=2, gpus=4, labels=labels, **more)), "folders": []}
+    return job_record(job=job_to_dict(Job(program=argv, nodes=2, gpus=4, labels=labels, **more)))
 
 
 def test_the_documents_own_example() -> None:
@@ -83,7 +86,7 @@ def test_why_it_failed() -> None:
     again = facts_of(status("running", last_failure=error, started=STARTED), record("ls"))
     assert again["result"] == "gpu-out-of-memory"
     assert "result" not in facts_of(status("succeeded", last_failure=error), record("ls"))
-    assert facts_of(status("lost"), {})["status"] == "Failed"
+    assert facts_of(status("lost"), None)["status"] == "Failed"
 
 
 PARAMETERS = b"type: train\nparam: {data: coco, net: R50, expid: M_BS16, base_lr: 0.02}\n"
@@ -130,10 +133,10 @@ def test_the_command_can_be_typed_again() -> None:
 
 
 def test_a_job_that_act_did_not_submit() -> None:
-    plain = {"job": job_to_dict(Job(script="train.py", nodes=2, gpus=4)), "folders": [], "command": "train.py"}
+    plain = job_record(job=job_to_dict(Job(script="train.py", nodes=2, gpus=4)))
     facts = facts_of(status("running", command="python train.py"), plain)
     assert (facts["cluster"], facts["num_gpu"], facts["cmd"]) == ("local", 8, "python train.py")
-    bare = facts_of(status("lost", command="python train.py"), {})
+    bare = facts_of(status("lost", command="python train.py"), None)
     assert (bare["appID"], "num_gpu" in bare) == ("jianfw_1563257309_60ce2fc7", False)
 
 
@@ -143,7 +146,7 @@ def test_where_its_data_and_logs_are(tmp_path: Path) -> None:
     paths[0].parent.mkdir()
     for path in paths:
         path.touch()
-    said = {**record("ls"), "folders": [{"name": "data", "location": "az://acc/box/path", "mode": "ro"}]}
+    said = replace(record("ls"), folders=[{"name": "data", "location": "az://acc/box/path", "mode": "ro"}])
     facts = facts_of(status("running"), said, paths)
     assert facts["data_store"] == {"data": "az://acc/box/path"}
     assert facts["logFiles"] == [f"azureml-logs/{name}" for name in names]

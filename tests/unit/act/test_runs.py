@@ -18,8 +18,10 @@ from petctl.compat.act.pins import Pin, last_pin, pin
 from petctl.compat.act.runs import code_for, find_run, new_run_id, own_config, wish_of
 from petctl.errors import NotFound, UsageError
 from petctl.job.file.write import job_to_dict
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
 from petctl.jobs.names import checked_id
+from tests.unit.records import job_record
 
 
 class Before:
@@ -28,9 +30,9 @@ class Before:
     id = "run"
 
     def __init__(self, job: Job, source: str = "") -> None:
-        self._record = {"job": job_to_dict(job), "code": {"source": source}}
+        self._record = job_record(job=job_to_dict(job), code={"source": source})
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JobRecord:
         return self._record
 
     def status(self) -> Any:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from petctl.cli.terminal.ending import exit_code, root_cause
@@ -44,10 +44,8 @@ def a_status(**fields: Any) -> Status:
             NodeStatus(name="1", state="starting"),
         ],
         "rounds": [
-            RoundStatus(number=1, reason="the job starts", nodes=["0"], world_size=4, started=now - 69),
-            RoundStatus(
-                number=2, reason="node 1 was lost", nodes=["0"], world_size=4, started=now - 9, seconds_lost=0.42
-            ),
+            RoundStatus.of(1, "the job starts", {"0": (0, 4)}, world_size=4, started=now - 69),
+            RoundStatus.of(2, "node 1 was lost", {"0": (0, 4)}, world_size=4, started=now - 9, seconds_lost=0.42),
         ],
     }
     return Status(**{**known, **fields})
@@ -184,7 +182,7 @@ def test_a_worker_that_never_ran_has_not_exited() -> None:
 
 
 def test_a_known_cause_is_told_with_its_advice() -> None:
-    error = msgspec.structs.replace(BOOM, cause="no-space")
+    error = replace(BOOM, cause="no-space")
     ending = root_cause(a_status(state="failed", error=error))
     place = ending.index("  cause       no-space: a disk is full")
     assert ending[place - 1] == "      ValueError: boom" and ending[place + 1].startswith(
@@ -192,7 +190,7 @@ def test_a_known_cause_is_told_with_its_advice() -> None:
     )
     page = job_page(a_status(last_failure=error), colour=False)
     assert "\ncause       no-space: a disk is full\nadvice      Remove" in page
-    newer = root_cause(a_status(state="failed", error=msgspec.structs.replace(BOOM, cause="of-tomorrow")))
+    newer = root_cause(a_status(state="failed", error=replace(BOOM, cause="of-tomorrow")))
     assert "  cause       of-tomorrow" in newer
     assert not [line for line in root_cause(a_status(state="failed", error=BOOM)) if line.startswith("  cause")]
 
@@ -228,7 +226,7 @@ def test_names_are_given_where_they_are_the_same_in_each_round() -> None:
 
 
 def test_the_root_cause_names_the_task() -> None:
-    error = msgspec.structs.replace(BOOM, task="worker 1")
+    error = replace(BOOM, task="worker 1")
     assert (
         root_cause(a_status(state="failed", error=error))[0] == "  root cause  worker 1 (rank 5) on node 1, exit code 3"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -11,6 +12,7 @@ from petctl.cli.jobs import status as verb
 from petctl.clusters import patience
 from petctl.clusters.base import Cluster
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.job.status import NodeStatus
 from petctl.jobs.api import JobHandle
 from petctl.kube.failures import Forbidden, KubernetesError, ServerUnreachable
 from tests.unit.clusters.kubernetes.test_cluster import JOB, RUNNING, Server, answers, coordinator, told
@@ -31,7 +33,7 @@ def handle(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> J
     monkeypatch.setattr(patience, "LONGEST", 0.002)
     cluster = KubernetesCluster(tmp_path, {"name": "k8s"})
     cluster.__dict__["_api"] = server
-    done = {**RUNNING, "sentence": "it goes on", "nodes": [{"name": name, "state": "running"} for name in "01"]}
+    done = replace(RUNNING, sentence="it goes on", nodes=[NodeStatus(name, "running") for name in "01"])
     answers(cluster, monkeypatch, told(RUNNING), told(done, 2))
     return JobHandle(JOB, cast(Cluster, cluster))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from petctl.agent.node.native import words_of
-from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.commands import node_argv
 from petctl.clusters.local.containers.engines import Engine, engine_options, find_engine, last_words
 from petctl.clusters.local.containers.images import full_name, registry_config
@@ -22,9 +22,9 @@ from petctl.clusters.local.containers.node_containers import (
 )
 from petctl.clusters.local.gpus import device_words, inside_container
 from petctl.clusters.local.job_directory import JobDirectory
+from petctl.clusters.local.record import LocalRequest
 from petctl.errors import UsageError
 from petctl.job.spec import Job
-from petctl.job.task import decode_task
 
 PODMAN = """case "$1" in --version) echo podman version 4.3.1;; info) echo false;; esac"""
 DOCKER = """case "$1" in --version) echo Docker version 28.2.2;; info) echo '["name=seccomp"]';; esac"""
@@ -95,42 +95,42 @@ def test_a_plan_has_the_words_of_its_containers(
     monkeypatch.setenv("OF_THE_SUBMITTER", "private-words")
     monkeypatch.setenv("VIRTUAL_ENV", "/opt/of-the-submitter")
     job = Job(shell="x", code="none", nodes=2, image="x:1", image_credentials="registry", secrets={"KEY": "wandb"})
-    record = make_plan(job, directory(tmp_path), {"slots": 5, "container_options": ["--memory=2g"]})
-    plan = record["plan"]
-    first = plan["nodes"][0]
+    record = build_record(job, directory(tmp_path), {"slots": 5, "container_options": ["--memory=2g"]})
+    request = LocalRequest.of(record)
+    first = request.nodes[0]
     assert first[:2] == [str(programs / "podman"), "run"]
-    home = plan["container"]["home"]
+    home = request.container["home"]
     assert after(first, "--name") == [f"petctl-x-2222-0-1-{home}"]
     assert after(first, "--label") == ["petctl.job=x-2222", "petctl.node=0", f"petctl.home={home}"]
-    elsewhere = make_plan(job, directory(tmp_path / "other"), {})["plan"]["container"]["home"]
+    elsewhere = build_record(job, directory(tmp_path / "other"), {}).request["container"]["home"]
     assert elsewhere != home, "a job of the same id in another home has containers of its own"
     assert (after(first, "--network"), after(first, "--pid"), after(first, "--ipc")) == (["host"], ["host"], ["host"])
     agent = first.index("x:1")
     assert first[agent - 1] == "--memory=2g", "what the user says comes last, and counts"
-    python = plan["container"]["python"]
+    python = request.container["python"]
     own = words_of(python)
     assert after(first, "--entrypoint") == own[:1], "whatever Python the image has, the agent has its own"
     assert first[agent + 1 :][: len(own) + 1] == [*own[1:], str(directory(tmp_path).agent), "join"]
     mounted = [value.partition("dst=")[2] for value in after(first, "--mount")]
     assert mounted == [str(tmp_path), f"{python},readonly"], "the directory that it runs in holds all others here"
-    assert decode_task(plan["task"]).python == "", "the image's own python3"
-    assert plan["container"]["credentials"] == "registry"
+    assert record.task.python == "", "the image's own python3"
+    assert request.container["credentials"] == "registry"
     for text in ("private-words", "of-the-submitter"):
-        assert text not in json.dumps(record)
-    assert node_argv(directory(tmp_path), "0", [], plan["container"], 3)[2:] != first[2:]
+        assert text not in json.dumps(record.to_dict())
+    assert node_argv(directory(tmp_path), "0", [], request.container, 3)[2:] != first[2:]
 
 
 def test_a_named_interpreter_stays_the_one_that_was_named(programs: Path, tmp_path: Path) -> None:
     program(programs / "docker", DOCKER)
     job = Job(shell="x", code="none", image="x:1", python="/opt/python")
-    assert make_plan(job, directory(tmp_path), {})["plan"]["task"]["python"] == "/opt/python"
+    assert build_record(job, directory(tmp_path), {}).task.python == "/opt/python"
 
 
 def test_no_engine_is_needed_without_an_image(tmp_path: Path) -> None:
-    plan = make_plan(Job(shell="x", code="none"), directory(tmp_path), {})["plan"]
-    assert plan["container"] == {}
+    record = build_record(Job(shell="x", code="none"), directory(tmp_path), {})
+    assert LocalRequest.of(record).container == {}
     with pytest.raises(UsageError, match="--no-container"):
-        make_plan(Job(shell="x", code="none", image="x:1"), directory(tmp_path), {})
+        build_record(Job(shell="x", code="none", image="x:1"), directory(tmp_path), {})
 
 
 def test_files_belong_to_the_submitter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

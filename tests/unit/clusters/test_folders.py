@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.config.settings import project_root
 from petctl.errors import StoreUnreachable, UsageError
 from petctl.job.file.read import job_from_dict
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
-from petctl.job.task import decode_task
 from petctl.submission import folder_mounts
 from petctl.submission.folders import find, folder_map, inside_project, look_up
 
@@ -120,10 +120,10 @@ def test_words_are_looked_up_from_the_project_everywhere(project: Path, monkeypa
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 
-def record(project: Path, **fields: Any) -> dict[str, Any]:
+def record(project: Path, **fields: Any) -> JobRecord:
     (project / "train.py").write_text("")
     directory = JobDirectory(project.parent / "home" / "jobs" / "x-2222")
-    return make_plan(Job(script="train.py", **fields), directory, {"slots": 2})
+    return build_record(Job(script="train.py", **fields), directory, {"slots": 2})
 
 
 def test_a_record_keeps_places_and_no_key(project: Path, tmp_path: Path) -> None:
@@ -137,29 +137,29 @@ def test_a_record_keeps_places_and_no_key(project: Path, tmp_path: Path) -> None
     (project / "data").mkdir()
     (project / "data" / "big").write_text("not code")
     found = record(project)
-    assert [(folder["path"], folder["mode"], folder["directory"]) for folder in found["folders"]] == [
+    assert [(folder["path"], folder["mode"], folder["directory"]) for folder in found.folders] == [
         ("data", "ro", ""),
         ("out", "sync", ""),
         ("models", "ro", str(models)),
     ]
-    task = decode_task(found["plan"]["task"])
+    task = found.task
     assert [(folder.grant, folder.endpoint) for folder in task.folders] == [
         ("folder:data", "http://127.0.0.1:1"),
         ("folder:out", "http://127.0.0.1:1"),
         ("", ""),
     ]
     assert (task.folder_limit, task.folder_cache) == (3 << 20, str(tmp_path / "home" / "cache" / "folders"))
-    grants = found["plan"]["grants"]
+    grants = found.grants
     assert {name: grant["write"] for name, grant in grants.items()} == {"folder:data": False, "folder:out": True}
     assert "secret-key" not in repr(found)
-    assert found["code"]["files"] == 2  # petctl.yaml and the script
+    assert found.code["files"] == 2  # petctl.yaml and the script
 
 
 def test_which_folders_a_job_has(project: Path) -> None:
     configure(project, "folders: {data: s3://b/data, out: {location: s3://b/out, mode: rw}}")
 
     def folders(**fields: Any) -> dict[str, tuple[str, str]]:
-        found = record(project, **fields)["folders"]
+        found = record(project, **fields).folders
         return {folder["name"]: (folder["location"], folder["mode"]) for folder in found}
 
     assert folders() == folders(folders="all") == {"data": ("s3://b/data", "ro"), "out": ("s3://b/out", "rw")}
@@ -180,8 +180,8 @@ def test_mapped_folders_are_never_code_and_never_behind_another_link(project: Pa
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("x")
     found = record(project)
-    assert found["code"]["files"] == 3
-    assert found["code"]["links"] == {"data/other": str(project / "data/other")}
+    assert found.code["files"] == 3
+    assert found.code["links"] == {"data/other": str(project / "data/other")}
 
 
 def test_the_place_in_the_code(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +192,7 @@ def test_the_place_in_the_code(project: Path, monkeypatch: pytest.MonkeyPatch) -
     (project.parent / ".git").mkdir()
 
     def paths(**fields: Any) -> list[str]:
-        return [folder["path"] for folder in record(project / "sub", **fields)["folders"]]
+        return [folder["path"] for folder in record(project / "sub", **fields).folders]
 
     assert paths(code=str(project)) == ["data", "sub/out"]
     assert paths(code=str(project.parent), allow_secrets=["*"]) == ["project/data", "project/sub/out"]
@@ -214,8 +214,8 @@ def test_a_job_in_place_sees_what_is_there(project: Path) -> None:
     for name in ("data", "out", "models"):
         (project / name).mkdir()
     found = record(project, code="none")
-    assert decode_task(found["plan"]["task"]).folders == []
-    assert found["notes"] == [
+    assert found.task.folders == []
+    assert found.notes == [
         "running in place: what the job writes to out stays there; upload it with: petctl data up out"
     ]
     (project / "models").rmdir()
@@ -247,16 +247,16 @@ def test_a_resubmitted_job_has_the_same_folders(project: Path) -> None:
     configure(project, "folders: {data: s3://b/data, out: {location: s3://b/out, mode: rw}}")
     found = record(project)
     configure(project, "folders: {data: s3://elsewhere/data}")
-    job = replace(job_from_dict(found["job"]), folders=folder_mounts.as_wish(found["folders"]))
-    again = make_plan(job, JobDirectory(project.parent / "home" / "jobs" / "y-2222"), {"slots": 2}, found["code"])
-    assert again["folders"] == found["folders"]
+    job = replace(job_from_dict(found.job), folders=folder_mounts.as_wish(found.folders))
+    again = build_record(job, JobDirectory(project.parent / "home" / "jobs" / "y-2222"), {"slots": 2}, found.code)
+    assert again.folders == found.folders
     assert folder_mounts.as_wish([]) == "none"
 
 
 def test_an_unreachable_store_is_told_at_submit(project: Path) -> None:
     configure(project, "folders: {data: s3://b/data}\nstores: {s3://b: {endpoint: 'http://127.0.0.1:1'}}")
     with pytest.raises(StoreUnreachable, match=r"s3://b: no answer at http://127\.0\.0\.1:1"):
-        folder_mounts.check_folders(record(project)["folders"], project.parent / "home")
+        folder_mounts.check_folders(record(project).folders, project.parent / "home")
 
 
 def test_the_example_of_the_documentation_is_true(project: Path) -> None:

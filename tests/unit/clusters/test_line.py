@@ -25,9 +25,14 @@ from petctl.clusters.local.queue.queue import Queue, View, queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
 from petctl.clusters.local.queue.scheduler import MOST_LIVES, UNBORN_WITHIN, Claim
 from petctl.clusters.local.queue.slots import Slots
+from petctl.clusters.local.record import LocalRequest, read_record, write_record
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import take_lock
+from petctl.job.fields import encode
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
+from petctl.job.status import JobStatus
+from tests.unit.records import job_record
 
 
 class Scene:
@@ -45,7 +50,7 @@ class Scene:
         return True
 
     def submit(self, job_id: str, **fields: Any) -> JobDirectory:
-        self.cluster.submit(self.cluster.plan(Job(shell="true", code="none", **fields), job_id))
+        self.cluster.submit(self.cluster.build_record(Job(shell="true", code="none", **fields), job_id))
         return JobDirectory(self.jobs / job_id)
 
     def hold(self, job_id: str, begun: bool = True, node: bool = True) -> None:
@@ -72,7 +77,7 @@ class Scene:
     def granted(self) -> dict[str, int]:
         return {claim.job: claim.granted for claim in slots_of(self.home, "local").claims()}
 
-    def status(self, job_id: str) -> dict[str, Any]:
+    def status(self, job_id: str) -> JobStatus:
         """What another process sees that asks now."""
         queue_of.cache_clear()
         return newest_status(JobDirectory(self.jobs / job_id))
@@ -134,13 +139,13 @@ def test_a_status_says_where_a_job_stands(scene: Scene) -> None:
         if number < 3:
             scene.hold(f"j{number}", begun=number < 2)
     status = newest_status(directory)
-    assert (status["state"], status["sentence"]) == ("queued", "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free")
-    assert newest_status(JobDirectory(scene.jobs / "j2"))["sentence"].startswith("queued: 0 jobs ahead")
-    assert status["finished"] is None
+    assert (status.state, status.sentence) == ("queued", "queued: 2 jobs ahead, needs 1 of 2 node slots, 0 free")
+    assert newest_status(JobDirectory(scene.jobs / "j2")).sentence.startswith("queued: 0 jobs ahead")
+    assert status.finished is None
 
 
 def test_a_job_with_slots_whose_supervisor_comes_up_is_pending(scene: Scene) -> None:
-    assert newest_status(scene.submit("a"))["state"] == "pending"
+    assert newest_status(scene.submit("a")).state == "pending"
 
 
 def test_a_queued_job_is_never_lost_however_old(scene: Scene) -> None:
@@ -149,16 +154,16 @@ def test_a_queued_job_is_never_lost_however_old(scene: Scene) -> None:
     old = scene.submit("b", nodes=2)
     record = json.loads(old.job.read_text())
     write_json(old.job, {**record, "submitted": time.time() - 1e6})
-    assert scene.status("b")["state"] == "queued"
+    assert scene.status("b").state == "queued"
     scene.end("a")
     scene.later()
     scene.started.clear()
     status = scene.status("b")
-    assert (status["state"], status["unattended"]) == ("pending", True)
-    assert status["sentence"].endswith("; the queue has stopped, petctl wait b starts it again")
+    assert (status.state, status.unattended) == ("pending", True)
+    assert status.sentence.endswith("; the queue has stopped, petctl wait b starts it again")
     assert scene.started == []
     assert scene.attend("b") == ["b"]
-    assert "unattended" not in scene.status("b")
+    assert not scene.status("b").unattended
     assert directory.outcome.exists()
 
 
@@ -196,7 +201,7 @@ def test_a_submitter_killed_before_the_job_was_there(scene: Scene, monkeypatch: 
     directory = scene.submit("b", nodes=2)  # is not held up by it, and does not count it
     assert scene.started == ["b"]
     scene.hold("b")
-    assert newest_status(scene.submit("c"))["sentence"].startswith("queued: 0 jobs ahead")
+    assert newest_status(scene.submit("c")).sentence.startswith("queued: 0 jobs ahead")
     with slots_of(scene.home, "local").transaction() as database:
         database.execute("UPDATE claims SET entered = entered - ?", (UNBORN_WITHIN,))
     scene.look()
@@ -250,8 +255,8 @@ def test_a_supervisor_that_ends_at_once_each_time_is_given_up(scene: Scene) -> N
     assert scene.granted() == {"a": 1}
     assert scene.look() == []
     status = newest_status(directory)
-    assert status["state"] == "lost"
-    assert "supervisor.log" in status["sentence"]
+    assert status.state == "lost"
+    assert "supervisor.log" in status.sentence
     assert scene.granted() == {}
 
 
@@ -265,14 +270,14 @@ def test_a_supervisor_killed_before_its_first_node_loses_nothing(scene: Scene) -
     scene.later()
     assert scene.look() == ["a"]
     assert scene.granted() == {"a": 2, "b": 0}
-    assert scene.status("a")["state"] == "pending"
+    assert scene.status("a").state == "pending"
     for path in (scene.home / "clusters" / "local").iterdir():
         path.unlink()
     assert scene.look() == ["a"]  # also with a slots' file that knows nothing
     assert scene.granted() == {"a": 2, "b": 0}
     assert scene.cluster.scale("a", 2) == "will start with 2 nodes"
     assert scene.cluster.cancel("a", kill=False) == "cancelled"
-    assert newest_status(directory)["state"] == "cancelled"
+    assert newest_status(directory).state == "cancelled"
 
 
 def test_one_killed_after_that_has_lost_its_job(scene: Scene) -> None:
@@ -282,12 +287,12 @@ def test_one_killed_after_that_has_lost_its_job(scene: Scene) -> None:
     scene.later()
     assert scene.look() == []
     status = newest_status(directory)
-    assert (status["state"], status["unattended"]) == ("lost", True)
-    assert status["sentence"].endswith("; petctl cancel a ends what is left of it")
+    assert (status.state, status.unattended) == ("lost", True)
+    assert status.sentence.endswith("; petctl cancel a ends what is left of it")
     assert not directory.outcome.exists() and not directory.status.exists()
     scene.attend("a")
     status = newest_status(directory)
-    assert (status["state"], status.get("unattended")) == ("lost", None)
+    assert (status.state, status.unattended) == ("lost", False)
     assert json.loads(directory.outcome.read_text())["state"] == "lost"
 
 
@@ -326,7 +331,7 @@ def test_of_two_who_remove_a_job_one_is_told(scene: Scene, monkeypatch: pytest.M
     scene.cluster.cancel("a", kill=False)
     status = newest_status(directory)
 
-    def removed_meanwhile(directory: JobDirectory) -> dict[str, Any]:
+    def removed_meanwhile(directory: JobDirectory) -> JobStatus:
         directory.path.rename(scene.jobs / ".new-of-another")
         return status
 
@@ -365,7 +370,7 @@ def test_a_claim_that_is_gone_is_entered_by_whoever_waits_for_the_job(scene: Sce
     scene.hold("a")
     scene.submit("b", nodes=2)
     slots_of(scene.home, "local").release("b")
-    assert scene.status("b")["sentence"] == "queued: 0 jobs ahead, needs 2 of 2 node slots, 0 free"
+    assert scene.status("b").sentence == "queued: 0 jobs ahead, needs 2 of 2 node slots, 0 free"
     assert scene.granted() == {"a": 2}
     scene.attend("b")
     assert scene.granted() == {"a": 2, "b": 0}
@@ -377,8 +382,8 @@ def test_a_queued_job_is_cancelled_at_once(scene: Scene) -> None:
     directory = scene.submit("b")
     assert scene.cluster.cancel("b", kill=False) == "cancelled"
     status = newest_status(directory)
-    assert (status["state"], status["exit_code"]) == ("cancelled", 130)
-    assert status["sentence"] == "cancelled while it was queued"
+    assert (status.state, status.exit_code) == ("cancelled", 130)
+    assert status.sentence == "cancelled while it was queued"
     assert scene.granted() == {"a": 2}
     assert not directory.start.exists()
     assert scene.cluster.cancel("b", kill=False) == "has ended already"
@@ -409,7 +414,7 @@ def test_a_queued_job_is_scaled(scene: Scene) -> None:
     scene.hold("a")
     directory = scene.submit("b", nodes="1:1:2")
     assert scene.cluster.scale("b", 2) == "will start with 2 nodes"
-    assert newest_status(directory)["size"]["wanted"] == 2
+    assert newest_status(directory).size.wanted == 2
     scene.end("a")
     assert scene.granted() == {"b": 2}
 
@@ -421,7 +426,7 @@ def test_inside_a_worker_nobody_is_started(scene: Scene, monkeypatch: pytest.Mon
     scene.started.clear()
     monkeypatch.setenv("PETCTL_NODE_KEY", "a/0/x")
     directory = scene.submit("b")
-    assert newest_status(directory)["state"] == "queued"
+    assert newest_status(directory).state == "queued"
     assert scene.started == []
     monkeypatch.setenv("PETCTL_NODE_KEY", "elsewhere/0/x")
     assert scene.look() == ["b"]
@@ -440,7 +445,7 @@ def test_a_list_of_many_looks_at_the_line_once(scene: Scene, monkeypatch: pytest
 
     monkeypatch.setattr(Slots, "peek", counted)
     monkeypatch.setattr(line_module, "RECENT", 60.0)
-    assert [listed.status["state"] for listed in scene.cluster.statuses(lambda job: True) if listed.status] == [
+    assert [listed.status.state for listed in scene.cluster.statuses(lambda job: True) if listed.status] == [
         "pending" if line.peek(listed.id).turn(listed.id) == (1, True) else "queued"
         for listed in scene.cluster.statuses(lambda job: False)
     ]
@@ -460,9 +465,8 @@ def test_who_is_first_is_told_without_the_claims_of_killed_submitters(scene: Sce
     assert view.turn("nobody") is None
 
 
-def _record(scene: Scene, job_id: str) -> dict[str, Any]:
-    record: dict[str, Any] = json.loads(JobDirectory(scene.jobs / job_id).job.read_text())
-    return record
+def _record(scene: Scene, job_id: str) -> JobRecord:
+    return read_record(JobDirectory(scene.jobs / job_id))
 
 
 def test_a_buried_job_leaves_the_line(scene: Scene) -> None:
@@ -486,7 +490,8 @@ def test_a_supervisor_is_started_in_its_submitter_s_environment(
     monkeypatch.setenv("OF_ANOTHER", "1")
     out = tmp_path / "out"
     script = 'echo "$FROM_THE_SUBMITTER${OF_ANOTHER-}" > "$1.new"; mv "$1.new" "$1"; exec sleep 60'
-    write_json(directory.job, {"plan": {"supervisor": ["/bin/sh", "-c", script, "sh", str(out)]}})
+    request = encode(LocalRequest(["/bin/sh", "-c", script, "sh", str(out)], slots=1))
+    write_record(directory, job_record("a", request=request))
     write_json(directory.coordinator, {"address": "127.0.0.1:1"})  # of one that was killed before its first node
     assert start_supervisor(directory)
     assert not directory.coordinator.exists()

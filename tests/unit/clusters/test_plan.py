@@ -9,15 +9,15 @@ import pytest
 
 from petctl.clusters.base import find_cluster
 from petctl.clusters.local.addresses import advertised_address, check_listen
-from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.cluster import make_checkpoints
 from petctl.clusters.local.commands import supervisor_environment
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.job_directory import JobDirectory
+from petctl.clusters.local.record import LocalRequest
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
 from petctl.job.spec import Job
-from petctl.job.task import decode_task
 from petctl.secret_file import list_secrets, remove_secret, secret_values, set_secret
 from petctl.submission.task import command_line, interpreter
 
@@ -67,13 +67,13 @@ def test_a_plan_holds_what_will_be_started_and_no_secret(tmp_path: Path, monkeyp
     monkeypatch.setenv("OF_THE_SUBMITTER", "private-words")
     job = Job(shell="x", code="none", nodes="1:2:3", gpus=2, secrets={"KEY": "wandb"}, max_time="2m")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    record = make_plan(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})
-    plan = record["plan"]
-    assert [argv[argv.index("--node") + 1] for argv in plan["nodes"]] == ["0", "1"]
-    assert all(argv[-2:] == ["--nominal-gpus", "2"] for argv in plan["nodes"])
-    assert decode_task(plan["task"]).cwd == str(tmp_path)
-    assert (plan["secrets"], plan["task"]["secrets"]) == ({"KEY": "wandb"}, {})
-    assert (plan["slots"], plan["max_time"], plan["config"]["wanted"]) == (5, 120.0, 2)
+    record = build_record(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})
+    request = LocalRequest.of(record)
+    assert [argv[argv.index("--node") + 1] for argv in request.nodes] == ["0", "1"]
+    assert all(argv[-2:] == ["--nominal-gpus", "2"] for argv in request.nodes)
+    assert record.task.cwd == str(tmp_path)
+    assert (record.secrets, record.task.secrets) == ({"KEY": "wandb"}, {})
+    assert (request.slots, record.max_time, record.config.wanted) == (5, 120.0, 2)
     assert "private-words" not in repr(record)
     assert list(tmp_path.iterdir()) == []
 
@@ -91,20 +91,20 @@ def test_a_plan_holds_what_will_be_started_and_no_secret(tmp_path: Path, monkeyp
     ids=["module", "python", "cold", "torchrun", "program", "shell"],
 )
 def test_rounds_are_eager_where_restarts_are_cheap(tmp_path: Path, job: Job, eager: bool) -> None:
-    plan = make_plan(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})["plan"]
-    assert plan["config"]["eager"] is eager
+    record = build_record(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})
+    assert record.config.eager is eager
 
 
 def test_a_plan_that_cannot_work_says_why(tmp_path: Path) -> None:
     directory = JobDirectory(tmp_path / "jobs" / "x-2222")
     with pytest.raises(UsageError, match=r"there is no script none\.py"):
-        make_plan(Job(script="none.py"), directory, {})
+        build_record(Job(script="none.py"), directory, {})
     with pytest.raises(UsageError, match="needs at least 9 nodes and this machine has 8"):
-        make_plan(Job(shell="x", nodes=9), directory, {"slots": 8})
+        build_record(Job(shell="x", nodes=9), directory, {"slots": 8})
     with pytest.raises(UsageError, match="does not exist"):
-        make_plan(Job(shell="x", cwd="nowhere"), directory, {})
+        build_record(Job(shell="x", cwd="nowhere"), directory, {})
     with pytest.raises(UsageError, match="slots must be a whole number"):
-        make_plan(Job(shell="x"), directory, {"slots": "many"})
+        build_record(Job(shell="x"), directory, {"slots": "many"})
 
 
 def test_the_command_is_shown_as_it_was_typed() -> None:
@@ -171,20 +171,20 @@ def test_an_interpreter_that_is_not_there_is_told_before_the_start(tmp_path: Pat
     script.touch()
     directory = JobDirectory(tmp_path / "jobs" / "train-3f9k")
     with pytest.raises(UsageError, match="the interpreter /opt/nowhere/python was not found on this machine"):
-        make_plan(Job(script="train.py", python="/opt/nowhere/python"), directory, {})
-    make_plan(Job(script="train.py", python="/opt/nowhere/python", prepare="make python"), directory, {})
+        build_record(Job(script="train.py", python="/opt/nowhere/python"), directory, {})
+    build_record(Job(script="train.py", python="/opt/nowhere/python", prepare="make python"), directory, {})
 
 
 def test_checkpoints_of_an_earlier_job_can_be_gone_on_from(tmp_path: Path) -> None:
     directory = JobDirectory(tmp_path / "jobs" / "train-3f9k")
     earlier = str(tmp_path / "jobs/train-aaaa/checkpoints")
-    plan = make_plan(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": earlier}), directory, {})
-    assert plan["plan"]["task"]["checkpoint_dir"] == earlier
-    plan = make_plan(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": "runs"}), directory, {})
-    assert plan["plan"]["task"]["checkpoint_dir"] == str(tmp_path / "runs")
-    assert plan["job"]["env"] == {"PETCTL_CHECKPOINT_DIR": str(tmp_path / "runs")}
-    plan = make_plan(Job(shell="x"), directory, {})
-    assert plan["plan"]["task"]["checkpoint_dir"] == str(directory.checkpoints)
+    plan = build_record(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": earlier}), directory, {})
+    assert plan.task.checkpoint_dir == earlier
+    plan = build_record(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": "runs"}), directory, {})
+    assert plan.task.checkpoint_dir == str(tmp_path / "runs")
+    assert plan.job["env"] == {"PETCTL_CHECKPOINT_DIR": str(tmp_path / "runs")}
+    plan = build_record(Job(shell="x"), directory, {})
+    assert plan.task.checkpoint_dir == str(directory.checkpoints)
 
 
 def test_a_directory_for_checkpoints_is_made_or_refused(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from petctl.clusters.local.build_record import make_plan
+from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.controller.status.records import results_place
 from petctl.errors import NoSuchPlace, Refused, UsageError
@@ -17,6 +16,7 @@ from petctl.secret_file import set_secret
 from petctl.storage.stores.credentials import Surroundings
 from petctl.submission.results import KEYS_LIVE, MISSING_LIVE, CurrentGrants, make_grants, outputs_of, plan_results
 from petctl.submission.store_grants import check, pin
+from tests.unit.records import job_record
 
 KEYS = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "very-secret", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"}
 KNOWN = Surroundings(KEYS)
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_store_holds_everything(here: Path) -> None:
     plan = plan_results(Job(script="a.py", store="s3://b/runs", outputs=["model"]), "j-1", KNOWN)
     assert plan.routes == {"": "store"}
-    assert plan.shown["outputs"] == {"": "s3://b/runs/j-1/outputs", "model": "s3://b/runs/j-1/outputs/model"}
+    assert plan.shown.outputs == {"": "s3://b/runs/j-1/outputs", "model": "s3://b/runs/j-1/outputs/model"}
     assert plan.grants["store"]["endpoint"] == "http://127.0.0.1:9" and plan.grants["store"]["below"] == "j-1"
     assert "very-secret" not in json.dumps(plan.grants)
     grant = make_grants(plan.grants, KNOWN)["store"]
@@ -44,11 +44,9 @@ def test_a_store_holds_everything(here: Path) -> None:
 
 def test_an_output_with_a_place_of_its_own(here: Path) -> None:
     plan = plan_results(Job(script="a.py", outputs={"model": "s3://b/m", "other": ""}), "j-1", KNOWN)
-    assert plan.routes == {"model": "output:model"} and "logs" not in plan.shown
-    record: dict[str, Any] = {
-        "results": plan.shown,
-        "plan": {"grants": plan.grants, "task": {"output_dir": "/jobs/j-1/outputs", "outputs": ["model", "other"]}},
-    }
+    assert plan.routes == {"model": "output:model"} and plan.shown.logs == ""
+    task = {"output_dir": "/jobs/j-1/outputs", "outputs": ["model", "other"]}
+    record = job_record("j-1", task, results=plan.shown, grants=plan.grants)
     everything, model, other = outputs_of(record)
     assert (everything.location, other.location) == ("/jobs/j-1/outputs", "/jobs/j-1/outputs/other")
     assert (model.location, model.settings["endpoint"]) == ("s3://b/m", "http://127.0.0.1:9")
@@ -116,23 +114,23 @@ def test_a_store_inside_the_project_is_no_code(here: Path) -> None:
     (here / "store/j-0/model").write_text("made by an earlier job")
     (here / "a.py").write_text("1")
     (here / "petctl.yaml").write_text("store: store\n")
-    record = make_plan(Job(script="a.py", code="."), JobDirectory(here / "home/jobs/j-1"), {"slots": 1})
-    assert record["results"]["logs"] == str(here / "store/j-1/logs")
-    assert record["code"]["files"] == 2 and "store" not in record["code"]["links"]
+    record = build_record(Job(script="a.py", code="."), JobDirectory(here / "home/jobs/j-1"), {"slots": 1})
+    assert record.results.logs == str(here / "store/j-1/logs")
+    assert record.code["files"] == 2 and "store" not in record.code["links"]
 
 
 def test_nodes_may_read_the_jobs_code_in_its_store_and_nothing_beside_it(here: Path) -> None:
     (here / "a.py").write_text("1")
     (here / "petctl.yaml").write_text("store: s3://b/runs\nstores: {'s3://': {endpoint: 'http://127.0.0.1:9'}}\n")
-    record = make_plan(Job(script="a.py", code="."), JobDirectory(here / "home/jobs/j-1"), {"slots": 1})
-    name, identity = record["plan"]["task"]["code"]["grant"], record["code"]["id"]
-    grants = make_grants(record["plan"]["grants"], KNOWN)
+    record = build_record(Job(script="a.py", code="."), JobDirectory(here / "home/jobs/j-1"), {"slots": 1})
+    name, identity = record.task.code.grant, record.code["id"]
+    grants = make_grants(record.grants, KNOWN)
     assert (grants[name].base, grants[name].prefix) == ("http://127.0.0.1:9/b", f"runs/code/{identity}/")
     grants.sign(name, [{"method": "GET", "path": "code.tar.gz"}])
     with pytest.raises(Refused, match="read-only"):
         grants.sign(name, [{"method": "PUT", "path": "code.tar.gz"}])
-    inside = make_plan(Job(script="a.py", code="none"), JobDirectory(here / "home/jobs/j-2"), {"slots": 1})
-    assert name not in inside["plan"]["grants"]
+    inside = build_record(Job(script="a.py", code="none"), JobDirectory(here / "home/jobs/j-2"), {"slots": 1})
+    assert name not in inside.grants
 
 
 def test_a_directory_is_made_when_it_is_needed(here: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,9 +16,10 @@ from petctl.clusters.local.controller.start_environment import (
     waiting_note,
 )
 from petctl.clusters.local.job_directory import JobDirectory
+from tests.unit.records import job_record
 
 VALUE = hashlib.sha256(b"another token").hexdigest()[:40]
-RECORD: dict[str, Any] = {"plan": {"task": {"env": {}}, "secrets": {}}}
+RECORD = job_record()
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def test_without_memory_the_submitting_process_still_has_it(
 def test_what_the_job_itself_brings_is_not_told(directory: JobDirectory) -> None:
     keep_environment(directory)
     assert "HF_TOKEN" in waiting_note(directory, RECORD)
-    for plan in ({"task": {"env": {"HF_TOKEN": "x"}}}, {"task": {}, "secrets": {"HF_TOKEN": "hf"}}):
-        assert waiting_note(directory, {"plan": plan}) == ""
+    for own in (job_record(task={"env": {"HF_TOKEN": "x"}}), job_record(secrets={"HF_TOKEN": "hf"})):
+        assert waiting_note(directory, own) == ""
 
 
 def test_a_place_that_others_may_enter_or_that_is_a_link_is_not_used(

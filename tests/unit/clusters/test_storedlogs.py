@@ -8,6 +8,7 @@ import pytest
 
 from petctl.agent.logs.log_files import SEGMENT, LogName
 from petctl.clusters.archived_logs import StoredLogs
+from tests.unit.records import job_record
 
 NAME = LogName(1, 0, "out")
 
@@ -21,7 +22,7 @@ def logs(tmp_path: Path) -> Path:
 
 def stored(logs: Path) -> StoredLogs:
     store = {"location": str(logs.parents[2]), "below": "j"}
-    return StoredLogs({"plan": {"grants": {"store": store}}}, logs.parents[3])
+    return StoredLogs(job_record(grants={"store": store}), logs.parents[3])
 
 
 def put(logs: Path, number: int, data: bytes, rank: int = 0) -> None:

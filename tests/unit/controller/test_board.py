@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,10 @@ import pytest
 
 from petctl.controller.status.event_printer import Printer
 from petctl.controller.status.publisher import Board
-from petctl.controller.status.records import read_events
+from petctl.controller.status.records import first_status, read_events
+from petctl.job.status import JobStatus
+from petctl.rendezvous.core.messages import Outcome
+from tests.unit.records import job_record
 
 
 @pytest.fixture
@@ -24,8 +28,8 @@ def pipe() -> Any:
     os.close(write)
 
 
-def status() -> dict[str, Any]:
-    return {"state": "starting", "nodes": [], "rounds": [], "progress": None, "sentence": "", "finished": None}
+def status() -> JobStatus:
+    return replace(first_status(job_record()), state="starting")
 
 
 def everything(read: int, until: bytes) -> list[dict[str, Any]]:
@@ -66,7 +70,7 @@ def test_a_watcher_is_answered_when_something_changes_and_not_before(tmp_path: P
     async def play() -> None:
         board = Board(status(), [], 7, tmp_path / "events.jsonl", Printer(pipe[1]))
         state = {"state": "starting"}
-        board.picture = lambda: dict(state)
+        board.picture = lambda before: replace(before, state=state["state"])
         board.write()
         first = await board.watch(0, 30.0)  # an older coordinator's version, or none
         assert first["version"] == board.version and first["status"]["state"] == "starting"
@@ -85,7 +89,7 @@ def test_a_watcher_is_answered_when_something_changes_and_not_before(tmp_path: P
         waiting = asyncio.ensure_future(board.watch(board.version, 30.0))
         await asyncio.sleep(0)
         board.freeze()
-        await board.close({"state": "succeeded", "code": 0, "sentence": "well"}, 5.0)
+        await board.close(Outcome("succeeded", 0, "well"), 5.0)
         assert waiting.done() and waiting.result()["status"]["state"] == "succeeded"
         last = await board.watch(board.version, 30.0)  # at once: nothing will ever change again
         assert last["status"]["finished"] == 5.0 and board.now()["state"] == "succeeded"
@@ -100,7 +104,7 @@ def test_versions_of_two_coordinators_never_meet(tmp_path: Path, pipe: tuple[int
     boards = [Board(status(), [], epoch, tmp_path / "e", Printer(pipe[1])) for epoch in (1_000_000, 1_000_001)]
     for board in boards:
         for number in range(100):
-            board.picture = lambda number=number: {"sentence": str(number)}  # type: ignore[misc]
+            board.picture = lambda before, number=number: replace(before, sentence=str(number))  # type: ignore[misc]
             board.write()
     assert boards[0].version < boards[1].version - 100
     assert boards[1].version < 2**53  # what JSON's readers agree on

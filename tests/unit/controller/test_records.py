@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from petctl.controller.status.builder import node_rows, sentence_of, state_of
-from petctl.controller.status.records import KEPT_ROUNDS, History, append_event, close_status, new_event, read_events
+from petctl.controller.status.records import (
+    KEPT_ROUNDS,
+    History,
+    append_event,
+    close_status,
+    first_status,
+    new_event,
+    read_events,
+)
+from petctl.job.status import ErrorStatus, NodeStatus
 from petctl.rendezvous.core.events import LEFT
+from petctl.rendezvous.core.messages import Failure, Outcome, encode
+from petctl.rendezvous.net.server import _is_history
+from tests.unit.records import job_record
 
 
 def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
@@ -24,8 +38,8 @@ def test_seconds_lost_are_counted_from_the_break_to_the_next_running() -> None:
     ]
     for time, kind, fields in story:
         history.take({"time": time, "kind": kind, **fields})
-    assert [(past["number"], past["seconds_lost"]) for past in history.rounds] == [(1, 0.0), (3, 2.5)]
-    assert history.rounds[1]["reason"] == "node 0 was lost too"
+    assert [(past.number, past.seconds_lost) for past in history.rounds] == [(1, 0.0), (3, 2.5)]
+    assert history.rounds[1].reason == "node 0 was lost too"
     assert history.restarts == {"1": 1}
     assert (history.started, history.broken, history.round, history.spent) == (1.0, None, 3, 1)
 
@@ -36,10 +50,10 @@ def test_seconds_lost_last_until_the_workers_train_where_they_tell() -> None:
     history.take({"time": 2.0, "kind": "training", "round": 1})
     history.take({"time": 9.0, "kind": "round", "round": 2, "reason": "node 1 was lost"})
     history.take({"time": 9.5, "kind": "running", "round": 2, "nodes": ["0"], "world_size": 1})
-    assert history.rounds[1]["seconds_lost"] == 0.5, "as far as is known"
+    assert history.rounds[1].seconds_lost == 0.5, "as far as is known"
     history.take({"time": 21.0, "kind": "training", "round": 2})
     history.take({"time": 30.0, "kind": "training", "round": 2})  # of a coordinator that has taken over
-    assert [past["seconds_lost"] for past in history.rounds] == [0.0, 12.0]
+    assert [past.seconds_lost for past in history.rounds] == [0.0, 12.0]
 
 
 def test_a_round_whose_beginning_is_not_known_is_there_once() -> None:
@@ -47,11 +61,11 @@ def test_a_round_whose_beginning_is_not_known_is_there_once() -> None:
     event = {"kind": "continued", "sentence": "round 4 goes on", "round": 4, "nodes": ["0"], "members": {"0": [0, 2]}}
     history.take({"time": 5.0, **event})
     history.take({"time": 6.0, **event})
-    assert [(past["number"], past["started"], past["members"]) for past in history.rounds] == [(4, 5.0, [["0", 0, 2]])]
+    assert [(past.number, past.started, past.members) for past in history.rounds] == [(4, 5.0, {"0": [0, 2]})]
     assert history.round == 4
     history.take({"time": 7.0, "kind": "round", "round": 5, "reason": "node 0 was lost"})
     history.take({"time": 9.0, "kind": "running", "round": 5, "nodes": ["1"], "world_size": 1})
-    assert history.rounds[1]["seconds_lost"] == 2.0
+    assert history.rounds[1].seconds_lost == 2.0
 
 
 def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
@@ -81,7 +95,7 @@ def test_rows_join_what_the_coordinator_and_the_keeper_know() -> None:
         "9": {"pid": 8, "restarts": 0, "sentence": "joining"},
     }
     rows = node_rows(facts, kept)
-    assert [(row["name"], row["state"], row["ranks"], row["pid"]) for row in rows] == [
+    assert [(row.name, row.state, row.ranks, row.pid) for row in rows] == [
         ("9", "starting", [], 8),
         ("10", "running", [2, 3], 7),
         ("laptop-1f", "running", [], 0),
@@ -98,15 +112,11 @@ def test_the_sentence_tells_about_missing_slots_and_the_end() -> None:
 
 
 def test_the_last_picture_keeps_the_nodes_but_says_that_they_are_gone() -> None:
-    status = {"state": "running", "nodes": [{"name": "0", "state": "running", "pid": 9}], "finished": None}
-    closed = close_status(status, {"state": "failed", "code": 3, "sentence": "x", "failure": {"rank": 0}}, 5.0)
-    assert closed["nodes"] == [{"name": "0", "state": "gone", "pid": 0}]
-    assert (closed["state"], closed["exit_code"], closed["error"], closed["finished"]) == (
-        "failed",
-        3,
-        {"rank": 0},
-        5.0,
-    )
+    status = replace(first_status(job_record()), state="running", nodes=[NodeStatus("0", "running", pid=9)])
+    closed = close_status(status, Outcome("failed", 3, "x", Failure("0", 1, 0, 3)), 5.0)
+    assert closed.nodes == [NodeStatus("0", "gone")]
+    assert (closed.state, closed.exit_code, closed.finished) == ("failed", 3, 5.0)
+    assert closed.error == ErrorStatus("0", 1, 0, 3)
 
 
 def test_losses_and_lost_seconds_are_counted_over_all_rounds_and_coordinators() -> None:
@@ -124,6 +134,11 @@ def test_losses_and_lost_seconds_are_counted_over_all_rounds_and_coordinators() 
         later.take({"kind": "history", "time": 2000.0, "since": 1999.0, **history.kept()})
     later.take({"kind": "lost", "time": 2001.0, "node": "1", "why": "its connection closed"})
     assert (later.nodes_lost, later.seconds_lost) == (151, 151.0)
+
+
+def failed(rank: int) -> dict[str, Any]:
+    """As another coordinator's history tells it."""
+    return encode(Failure("0", rank, 0, 1))
 
 
 def ran(number: int) -> History:
@@ -150,15 +165,25 @@ def test_a_history_that_comes_after_the_round_goes_on_counts_no_round_twice() ->
     later.take({"kind": "running", "time": 2002.0, "round": 121, "members": {"0": [0, 1]}})
     later.take({"kind": "history", "time": 2003.0, "since": 1999.0, **ran(120).kept()})
     assert later.ran == 121
-    assert [past["number"] for past in later.rounds] == [*range(71, 122)]
+    assert [past.number for past in later.rounds] == [*range(71, 122)]
     assert later.broken is None
 
 
 def test_a_newer_history_corrects_an_older_one() -> None:
     later, old, new = History(), ran(5).kept(), ran(120).kept()
-    later.take({"kind": "history", "time": 2000.0, "since": 60.0, **old, "last_failure": {"rank": 1}})
-    later.take({"kind": "history", "time": 2000.1, "since": 1999.0, **new, "last_failure": {"rank": 2}})
-    assert (later.ran, later.broken, later.last_failure) == (120, 1999.0, {"rank": 2})
-    assert [past["number"] for past in later.rounds] == [*range(1, 6), *range(71, 121)]
+    later.take({"kind": "history", "time": 2000.0, "since": 60.0, **old, "last_failure": failed(1)})
+    later.take({"kind": "history", "time": 2000.1, "since": 1999.0, **new, "last_failure": failed(2)})
+    assert (later.ran, later.broken, later.last_failure) == (120, 1999.0, ErrorStatus("0", 2, 0, 1))
+    assert [past.number for past in later.rounds] == [*range(1, 6), *range(71, 121)]
     later.take({"kind": "running", "time": 2001.0, "round": 121, "members": {"0": [0, 1]}})
-    assert later.rounds[-1]["seconds_lost"] == 2.0, "from when the newest coordinator was lost"
+    assert later.rounds[-1].seconds_lost == 2.0, "from when the newest coordinator was lost"
+
+
+def test_what_nodes_keep_is_what_the_next_coordinator_takes() -> None:
+    history = ran(3)
+    history.take({"kind": "failure", "time": 40.0, "failure": failed(1), "spent": 1})
+    kept = json.loads(json.dumps(history.kept()))
+    assert _is_history({**kept, "at": [1, 3]})
+    later = History()
+    later.take({"kind": "history", "time": 50.0, "since": 45.0, **kept})
+    assert (later.rounds, later.last_failure) == (history.rounds, history.last_failure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from petctl.errors import InternalError
 from petctl.jobs.registry import Registry
-from petctl.jobs.status import SizeStatus, Status, damaged_status, status_from
+from petctl.jobs.status import SizeStatus, Status, damaged_status
 
 
 def status(job_id: str, state: str = "succeeded") -> Status:
@@ -21,7 +22,7 @@ def status(job_id: str, state: str = "succeeded") -> Status:
 
 def test_ended_jobs_are_remembered(tmp_path: Path) -> None:
     registry = Registry(tmp_path)
-    lost = msgspec.structs.replace(status("d", "lost"), unattended=True)  # its last word is yet to be written
+    lost = replace(status("d", "lost"), unattended=True)  # its last word is yet to be written
     registry.keep([status("a"), status("b"), status("c", "running"), lost])
     assert registry.ended("local") == {"a": status("a"), "b": status("b")}
     assert registry.ended("other") == {}
@@ -47,12 +48,12 @@ def test_a_place_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
 
 def test_a_status_survives_its_journey() -> None:
     before = status("a")
-    assert status_from(before.to_dict()) == before
-    assert status_from({**before.to_dict(), "of a newer version": 1}) == before
-    assert msgspec.json.decode(msgspec.json.encode(before.to_dict()), type=Status) == before
+    assert Status.from_dict(before.pack()) == before
+    assert Status.from_dict({**before.pack(), "of a newer version": 1}) == before
+    assert msgspec.json.decode(msgspec.json.encode(before), type=Status) == before
 
 
 def test_a_damaged_status_says_whose_it_is() -> None:
     with pytest.raises(InternalError, match="status of a is damaged"):
-        status_from({**status("a").to_dict(), "nodes": None})
+        Status.from_dict({**status("a").pack(), "nodes": None})
     assert damaged_status("a", "local", "torn").final

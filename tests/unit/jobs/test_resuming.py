@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.build_record import make_plan
+from petctl.clusters.kubernetes.build_record import build_record
 from petctl.errors import UsageError
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
 from petctl.jobs import api
+from tests.unit.records import job_record
 
 VARIABLE = "PETCTL_CHECKPOINT_DIR"
 
@@ -22,16 +24,11 @@ class Before:
     id, cluster = "train-3f9k", "k8s"
 
     def __init__(self, directory: str, env: dict[str, str], final: bool, cwd: str = "/") -> None:
-        self._record = {
-            "id": self.id,
-            "cwd": cwd,
-            "cluster": "k8s",
-            "job": {"script": "train.py", "env": env},
-            "plan": {"task": {"python": "python3", "checkpoint_dir": directory, "cwd": cwd}},
-        }
+        task = {"python": "python3", "checkpoint_dir": directory, "cwd": cwd}
+        self._record = job_record(self.id, task, cwd=cwd, cluster="k8s", job={"script": "train.py", "env": env})
         self._final = final
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> JobRecord:
         return self._record
 
     def status(self) -> Any:
@@ -78,7 +75,7 @@ def test_pods_begin_where_they_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.chdir(here)
     monkeypatch.setenv("HOME", str(here if not (job.code or working) else tmp_path))
     settings = {"name": "k8s", "kind": "kubernetes", "image": "example.org/image:1"}
-    first = make_plan(job, "train-3f9k", tmp_path / "home", "team", settings, None)
+    first = build_record(job, "train-3f9k", tmp_path / "home", "team", settings, None)
     before = SimpleNamespace(id="train-3f9k", cluster="k8s", record=lambda: first)
     submitted: list[tuple[Job, Any]] = []
     monkeypatch.setattr(api, "get", lambda reference: before)
@@ -88,9 +85,9 @@ def test_pods_begin_where_they_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     api.resubmit("train-3f9k")
     [(again, code)] = submitted
     assert again.cwd == (str(here) if working == "here" else working)
-    second = make_plan(again, "train-4b2c", tmp_path / "home", "team", settings, code)
-    assert second["plan"]["task"]["cwd"] == first["plan"]["task"]["cwd"]
-    assert second["code"].get("id") == first["code"].get("id")
+    second = build_record(again, "train-4b2c", tmp_path / "home", "team", settings, code)
+    assert second.task.cwd == first.task.cwd
+    assert second.code.get("id") == first.code.get("id")
 
 
 def test_a_directory_of_a_volume_that_was_named(monkeypatch: pytest.MonkeyPatch) -> None:

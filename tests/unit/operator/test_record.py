@@ -10,8 +10,8 @@ from tests.unit.operator.world import World
 
 @pytest.mark.parametrize(("launcher", "offers"), [("elastic", False), ("mpi", True), ("plain", True)])
 def test_members_know_each_other_where_the_launcher_needs_that(launcher: str, offers: bool) -> None:
-    plan = record_of(World(launcher=launcher).read(), 1)["plan"]
-    assert (plan["task"]["launcher"], plan["config"]["offers"]) == (launcher, offers)
+    record = record_of(World(launcher=launcher).read(), 1)
+    assert (record.task.launcher, record.config.offers) == (launcher, offers)
 
 
 @pytest.mark.parametrize(("named", "place"), [("/data/runs", "/data/runs"), ("$(DATA)/runs", "")])
@@ -19,5 +19,5 @@ def test_checkpoints_go_where_the_container_says(named: str, place: str) -> None
     world = World()
     world.job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "PETCTL_CHECKPOINT_DIR", "value": named}]
     record = record_of(world.read(), 1)
-    assert record["plan"]["task"]["checkpoint_dir"] == (place or "/petctl/state/checkpoints")
-    assert record["job"]["env"] == ({"PETCTL_CHECKPOINT_DIR": place} if place else {})
+    assert record.task.checkpoint_dir == (place or "/petctl/state/checkpoints")
+    assert record.job["env"] == ({"PETCTL_CHECKPOINT_DIR": place} if place else {})

@@ -31,6 +31,7 @@ from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
 from petctl.clusters.kubernetes.operator.observation import Seen
 from petctl.clusters.kubernetes.operator.pods import role_of
 from petctl.clusters.kubernetes.operator.reconcile import decide
+from petctl.clusters.kubernetes.operator.record import record_of
 from petctl.kube.timestamps import written
 
 Object = dict[str, Any]
@@ -106,7 +107,7 @@ class World:
             if isinstance(step, CreateService):
                 self._write(lambda: setattr(self, "service", True), not self.service)
             elif isinstance(step, CreateCoordinator):
-                record = {"plan": {"pieces": 0, "secrets": {}, "grants": {}}}
+                record = record_of(job, 1)
                 self._create(make.coordinator_pod(job, record, step.number, step.alone))
             elif isinstance(step, CreateNode):
                 self._create(make.node_pod(job, step.node, step.number))

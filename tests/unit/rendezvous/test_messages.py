@@ -37,6 +37,7 @@ FULL = Report(
     progress=Progress(9, (4, -1), (2.5, 0.0), (0.4, 0.0), (0.3, 0.0), {"loss": 0.25, "grad/norm": "nan"}, 12.5),
     offer="10.0.0.2 4",
     serving=True,
+    sending=True,
 )
 TOLD = m.encode(FULL)["progress"]
 

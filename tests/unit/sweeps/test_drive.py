@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from petctl.clusters.patience import AWAY
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
 from petctl.files import take_lock
 from petctl.home import petctl_home
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
+from petctl.job.status import JobStatus, ProgressStatus
 from petctl.jobs import JobHandle, submit
 from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin
@@ -66,21 +69,21 @@ class Cluster(DebugCluster):
         """How jobs end from now on; empty: not by themselves."""
         self._fate.write_text(fate)
 
-    def submit(self, plan: Mapping[str, Any]) -> None:
-        job_id = plan["id"]
+    def submit(self, record: JobRecord) -> None:
+        job_id = record.id
         fault = self.faults.pop(job_id, None)
         if fault is not None and not isinstance(fault, Killed):
             raise fault
-        super().submit(plan)
+        super().submit(record)
         self.ran.append(job_id)
         if fault is not None:
             raise fault
 
-    def status(self, job_id: str) -> dict[str, Any]:
+    def status(self, job_id: str) -> JobStatus:
         status, told = super().status(job_id), self.told.get(job_id)
         if told == {}:
             raise InternalError("its files are damaged")
-        return {**status, **(told or {})}
+        return replace(status, **(told or {}))
 
     def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
         for job_id in self.ids():
@@ -130,7 +133,7 @@ def test_every_point_runs_and_has_its_values(cluster: Cluster) -> None:
     driver = Driver(made())
     assert driver.run()
     assert states(driver) == ["succeeded"] * 5
-    job = cluster.record("tune-003")["job"]
+    job = cluster.record("tune-003").job
     assert job["program"][-1] == "3"
     assert job["env"] == {"PARAM_N": "3"}
     assert job["labels"]["sweep"] == "tune"
@@ -188,13 +191,13 @@ def test_a_refused_point_is_no_reason_to_stop_and_a_full_disk_is(cluster: Cluste
 def test_the_job_of_somebody_else_is_left_alone(cluster: Cluster) -> None:
     folder = made(2)
     other = Job(program=["true"], code="none")
-    cluster.submit(cluster.plan(other, "tune-001"))
+    cluster.submit(cluster.build_record(other, "tune-001"))
     driver = Driver(folder)
     assert driver.run()
     assert states(driver) == ["refused", "succeeded"]
     assert driver.own("tune-001") is None
     with pytest.raises(UsageError, match="job new-001 already exists"):
-        cluster.submit(cluster.plan(other, "new-001"))
+        cluster.submit(cluster.build_record(other, "new-001"))
         made(2, "new")
 
 
@@ -246,12 +249,12 @@ def test_numbers_of_a_long_run_are_written_down_now_and_then(cluster: Cluster, m
     folder, leave = made(1, metric="loss", take="best"), threading.Event()
     steps, real = iter(range(1, 1000)), cluster.status
 
-    def status(job_id: str) -> dict[str, Any]:
+    def status(job_id: str) -> JobStatus:
         step = next(steps)
         loss = 0.25 if step == 50 else 1.0 + step
-        progress = {"step": step, "metrics": {"loss": loss}}
-        end = {"state": "succeeded", "finished": 2.0} if step == 100 else {"state": "running"}
-        return {**real(job_id), **end, "started": 1.0, "progress": progress}
+        progress = ProgressStatus(step, metrics={"loss": loss})
+        end: dict[str, Any] = {"state": "succeeded", "finished": 2.0} if step == 100 else {"state": "running"}
+        return replace(real(job_id), **end, started=1.0, progress=progress)
 
     monkeypatch.setattr(cluster, "status", status)
     monkeypatch.setattr(looking, "PAUSE", 3600.0)
@@ -276,17 +279,16 @@ def test_a_cluster_that_gives_summaries_is_asked_one_question_and_jobs_only_now_
     folder, asked, lists = made(4, metric="loss"), [], []
     whole = cluster.status
 
-    def status(job_id: str) -> dict[str, Any]:
+    def status(job_id: str) -> JobStatus:
         asked.append(job_id)
-        row = whole(job_id)
-        return {**row, "started": 1.0, "progress": {"step": 7, "metrics": {"loss": 0.5}}}
+        return replace(whole(job_id), started=1.0, progress=ProgressStatus(7, metrics={"loss": 0.5}))
 
     def statuses(wanted: Callable[[str], bool]) -> Iterator[Listed]:
         lists.append(len(asked))
         if len(lists) == 30:
             cluster.told = {job: {"state": "succeeded", "finished": 2.0, "exit_code": 0} for job in cluster.ids()}
         for job_id in cluster.ids():
-            yield Listed(job_id, {**whole(job_id), "summary": True} if wanted(job_id) else None)
+            yield Listed(job_id, replace(whole(job_id), summary=True) if wanted(job_id) else None)
 
     monkeypatch.setattr(cluster, "status", status)
     monkeypatch.setattr(cluster, "statuses", statuses)
@@ -329,7 +331,7 @@ def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
     half = {"state": "queued", "finished": None, "cut_short": True}
 
     def leave_half() -> bool:
-        DebugCluster.submit(cluster, cluster.plan(Job(program=["sleep", "60"], code="none"), "tune-002"))
+        DebugCluster.submit(cluster, cluster.build_record(Job(program=["sleep", "60"], code="none"), "tune-002"))
         cluster.told["tune-002"] = half
         return True
 

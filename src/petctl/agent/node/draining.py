@@ -1,6 +1,6 @@
 """Keeps a node alive in the coordinator's eyes after its part in the rendezvous is over, while it sends what is left.
 
-The pure machine (`Member`) has ended by then; its last report is repeated with each beat, with a note for people.
+The pure machine (`Member`) has ended by then; its last report is repeated with each beat, and says so.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Callable, Mapping, Optional
 
 from petctl.rendezvous.core.messages import FAILED, IDLE, Report, encode
 
-NOTE = "sending results"
+NOTE = "sending results"  # for people
 
 
 class Drain:
@@ -20,7 +20,7 @@ class Drain:
     def __init__(self, report: Report, beat: float, send: Callable[[Mapping[str, Any]], None]) -> None:
         # Nobody shall wait for workers of this node: there are none.
         state = IDLE if report.state == FAILED else report.state
-        self._report = dataclasses.replace(report, state=state, note=NOTE, beat=True)
+        self._report = dataclasses.replace(report, state=state, note=NOTE, beat=True, sending=True)
         self._beat, self._send = beat, send
         self._timer: Optional[asyncio.TimerHandle] = None
         self.say()

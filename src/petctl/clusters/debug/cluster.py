@@ -1,8 +1,8 @@
 """The debug cluster as a `Cluster`. What each method promises is said in `base.py`; this is how little it can take.
 
 Jobs and secrets are in the memory of the process, and every DebugCluster of the same home and name has the same ones.
-They end with it. A job runs at once and in place: nothing is queued, copied, sent or installed, and `plan` refuses what
-would need that. Nobody can join from elsewhere, so there is no join file.
+They end with it. A job runs at once and in place: nothing is queued, copied, sent or installed, and `build_record`
+refuses what would need that. Nobody can join from elsewhere, so there is no join file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from copy import deepcopy
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -28,8 +26,9 @@ from petctl.clusters.port_forward import forwarded
 from petctl.errors import NotFound, UsageError
 from petctl.job.file.write import job_to_dict
 from petctl.job.output import Output
+from petctl.job.record import JobRecord
 from petctl.job.spec import IN_PLACE, Job
-from petctl.job.task import encode_task
+from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import CANCELLED, Outcome
 from petctl.submission.results import outputs_of
 from petctl.submission.task import check_command, command_line, config_of, interpreter, task_of, working_directory
@@ -52,7 +51,7 @@ class DebugCluster:
         self.home, self.name = home, name
         self._gangs, self._secrets = _gangs[home, name], _secrets[home, name]
 
-    def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
         usual = Job(program=["true"])
         unusual = [name for name in REFUSED if getattr(job, name) != getattr(usual, name)]
         unusual += ["procs"] * (not job.procs.isdigit()) + ["code"] * (job.code not in ("", IN_PLACE))
@@ -60,51 +59,47 @@ class DebugCluster:
             raise UsageError(f"{self.name} is a debug cluster and cannot do this: {', '.join(unusual)}")
         cwd, directory = working_directory(job), self.home / "debug" / job_id
         check_command(job, cwd)
-        return {
-            "id": job_id,
-            "name": job.name or job_id.rpartition("-")[0],
-            "cluster": self.name,
-            "submitted": time.time(),
-            "command": command_line(job),
-            "cwd": cwd,
-            "code": {},
-            "notes": ["a job on a debug cluster ends with the process that has submitted it"],
-            "directory": str(directory),
-            "job": job_to_dict(job),
-            "plan": {
-                "task": encode_task(task_of(job, job_id, cwd, interpreter(job, cwd, os.environ), directory)),
-                "config": asdict(config_of(job)),
-                "secrets": dict(job.secrets),
-                "max_time": job.max_time,
-            },
-        }
+        return JobRecord(
+            id=job_id,
+            name=job.name or job_id.rpartition("-")[0],
+            cluster=self.name,
+            submitted=time.time(),
+            command=command_line(job),
+            config=config_of(job),
+            task=task_of(job, job_id, cwd, interpreter(job, cwd, os.environ), directory),
+            cwd=cwd,
+            notes=["a job on a debug cluster ends with the process that has submitted it"],
+            directory=str(directory),
+            job=job_to_dict(job),
+            secrets=dict(job.secrets),
+            max_time=job.max_time,
+        )
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> None:
         return None
 
-    def submit(self, plan: Mapping[str, Any]) -> None:
-        job_id, wanted = plan["id"], plan["plan"]["secrets"]
-        values = {variable: self._secret(name) for variable, name in wanted.items()}
-        directory = Path(plan["directory"])
+    def submit(self, record: JobRecord) -> None:
+        job_id, directory = record.id, Path(record.directory)
+        values = {variable: self._secret(name) for variable, name in record.secrets.items()}
         try:
             directory.mkdir(parents=True)  # one of two who submit the same id at once makes it
         except FileExistsError:
             raise AlreadyExists(f"there is a job {job_id} already") from None
-        for place in ("output_dir", "checkpoint_dir"):
-            Path(plan["plan"]["task"][place]).mkdir(parents=True, exist_ok=True)
-        self._gangs[job_id] = Gang(deepcopy(dict(plan)), values)
+        for place in (record.task.output_dir, record.task.checkpoint_dir):
+            Path(place).mkdir(parents=True, exist_ok=True)
+        self._gangs[job_id] = Gang(JobRecord.from_dict(record.to_dict()), values)
 
-    def record(self, job_id: str) -> dict[str, Any]:
-        return deepcopy(self._gang(job_id).record)
+    def record(self, job_id: str) -> JobRecord:
+        return JobRecord.from_dict(self._gang(job_id).record.to_dict())
 
     def notes(self, job_id: str) -> list[str]:
-        return list(self.record(job_id)["notes"])
+        return list(self._gang(job_id).record.notes)
 
     def ids(self) -> list[str]:
         return list(self._gangs)
 
-    def status(self, job_id: str) -> dict[str, Any]:
-        return deepcopy(self._gang(job_id).status)
+    def status(self, job_id: str) -> JobStatus:
+        return self._gang(job_id).status
 
     def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
         return (Listed(job_id, self.status(job_id) if wanted(job_id) else None) for job_id in self.ids())
@@ -112,7 +107,7 @@ class DebugCluster:
     def attend(self, job_id: str) -> float:
         return math.inf  # its thread does
 
-    def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
         gang = self._gang(job_id)
         with gang.changed:
             gang.changed.wait_for(lambda: gang.status != seen, timeout)
@@ -137,7 +132,7 @@ class DebugCluster:
 
     def scale(self, job_id: str, wanted: int) -> str:
         gang = self._live(job_id, "scaled")
-        least, most = (gang.status["size"][bound] for bound in ("min", "max"))
+        least, most = gang.status.size.min, gang.status.size.max
         if not least <= wanted <= most:
             raise UsageError(f"{job_id} may have {least} to {most} nodes, not {wanted}")
         with gang.changed:
@@ -148,7 +143,7 @@ class DebugCluster:
     def cancel(self, job_id: str, kill: bool) -> str:
         gang = self._gang(job_id)
         with gang.changed:
-            if gang.status["finished"] is not None:
+            if gang.status.finished is not None:
                 return "has ended already"
             gang.end = gang.end or Outcome(CANCELLED, 130, "killed by the user" if kill else "cancelled by the user")
             gang.killed = gang.killed or kill
@@ -159,9 +154,9 @@ class DebugCluster:
         return f"Its workers do not end; end this process, or run petctl rm --force {job_id} again"
 
     def remove(self, job_id: str) -> None:
-        if self._gang(job_id).status["finished"] is None:
+        if self._gang(job_id).status.finished is None:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
-        shutil.rmtree(self._gangs.pop(job_id).record["directory"])
+        shutil.rmtree(self._gangs.pop(job_id).record.directory)
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         name, task = self._node(job_id, node), self._gang(job_id).task
@@ -203,14 +198,14 @@ class DebugCluster:
 
     def _live(self, job_id: str, verb: str) -> Gang:
         gang = self._gang(job_id)
-        if gang.status["finished"] is not None:
-            raise UsageError(f"{job_id} has ended ({gang.status['state']}) and cannot be {verb}")
+        if gang.status.finished is not None:
+            raise UsageError(f"{job_id} has ended ({gang.status.state}) and cannot be {verb}")
         return gang
 
     def _node(self, job_id: str, node: str | None) -> str:
-        names = [row["name"] for row in self._live(job_id, "entered").status["nodes"]]
+        names = [node.name for node in self._live(job_id, "entered").status.nodes]
         if node is None and names:
-            return str(names[0])
+            return names[0]
         if node not in names:
             raise NotFound(f"{job_id} has no node {node!r}; its nodes: {', '.join(names) or 'none yet'}")
         return str(node)
@@ -220,7 +215,7 @@ def _coming(gang: Gang, things: list[Any], follow: bool, past: int = 0) -> Itera
     """What there is after the first `past`; with `follow` until the job has ended."""
     while True:
         with gang.changed:
-            while follow and len(things) == past and gang.status["finished"] is None:
+            while follow and len(things) == past and gang.status.finished is None:
                 gang.changed.wait()
             new = things[past:]
         if not new:

@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from petctl.agent.health.root_cause import from_stderr, signal_name
@@ -24,18 +24,19 @@ from petctl.agent.workers.processes import signal_group
 from petctl.clusters.base import LogLine
 from petctl.controller.status.records import History, close_status, first_status, new_event
 from petctl.errors import PetctlError
-from petctl.job.task import decode_task
+from petctl.job.record import JobRecord
+from petctl.job.status import NodeStatus
 from petctl.rendezvous.core.messages import ENDED_FAILED, SUCCEEDED, Failure, Outcome, Place
 
 
 class Gang:
     """A job from its submission to its end; `changed` guards all that is known of it, and wakes who waits for news."""
 
-    def __init__(self, record: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
-        self.record, self.task = dict(record), decode_task({**record["plan"]["task"], "secrets": dict(secrets)})
+    def __init__(self, record: JobRecord, secrets: Mapping[str, str]) -> None:
+        self.record, self.task = record, replace(record.task, secrets=dict(secrets))
         self.changed = threading.Condition()
         self.status, self.events, self.lines = first_status(self.record), list[dict[str, Any]](), list[LogLine]()
-        self.wanted = int(record["plan"]["config"]["wanted"])
+        self.wanted = record.config.wanted
         self.end: Outcome | None = None  # as somebody wants it, or the time limit
         self.killed = False
         self._history = History()
@@ -53,7 +54,7 @@ class Gang:
             outcome = Outcome(ENDED_FAILED, 127, f"it cannot be started: {error}")
         with self.changed:
             self._tell("closing", f"{outcome.state}: {outcome.sentence}")
-            self.status = close_status(self.status, asdict(outcome), time.time())
+            self.status = close_status(self.status, outcome, time.time())
             self.changed.notify_all()
 
     def _round(self, number: int, size: int) -> Outcome | None:
@@ -65,8 +66,8 @@ class Gang:
             self._start(workers, number, size)
             with self.changed:
                 self._runs(number, size)
-                limit = self.record["plan"]["max_time"]
-                left = max(0.0, self.status["started"] + limit - time.time()) if limit else None
+                limit, started = self.record.max_time, self.status.started or time.time()
+                left = max(0.0, started + limit - time.time()) if limit else None
                 if not self.changed.wait_for(lambda: self.end or self._over(workers) or self.wanted != size, left):
                     self.end = Outcome(ENDED_FAILED, 124, f"over the time limit of {limit:g} s")
                 failed = next((ended for ended in self._ended if ended[1]), None)
@@ -141,8 +142,8 @@ class Gang:
         members = {str(node): [of[0], procs] for node, of in ranks.items()}
         data = {"round": number, "members": members, "nodes": list(members), "world_size": size * procs}
         self._tell("running", f"round {number} runs, {size * procs} workers", state="running", **data)
-        rows = [{"name": str(node), "state": "running", "rank": node, "ranks": of} for node, of in ranks.items()]
-        self.status = {**self.status, "nodes": rows, "world_size": size * procs}
+        rows = [NodeStatus(str(node), "running", rank=node, ranks=of) for node, of in ranks.items()]
+        self.status = replace(self.status, nodes=rows, world_size=size * procs)
 
     def _tell(self, kind: str, sentence: str, state: str = "", **data: Any) -> None:
         """Writes down an event, and what follows from it for the status."""
@@ -150,9 +151,19 @@ class Gang:
             self.events.append(new_event(kind, sentence, **data))
             past, now = self._history, self.status
             past.take(self.events[-1])
-            for name in ("round", "spent", "started", "seconds_lost", "last_failure"):
-                now = {**now, name: getattr(past, name)}
-            now |= {"sentence": sentence, "epoch": 1, "rounds": list(past.rounds), "rounds_run": past.ran}
-            now |= {"state": state, "since": time.time()} if state not in ("", now["state"]) else {}
-            self.status = {**now, "size": {**now["size"], "wanted": self.wanted}}
+            if state not in ("", now.state):
+                now = replace(now, state=state, since=time.time())
+            self.status = replace(
+                now,
+                sentence=sentence,
+                epoch=1,
+                size=replace(now.size, wanted=self.wanted),
+                round=past.round,
+                spent=past.spent,
+                started=past.started,
+                seconds_lost=past.seconds_lost,
+                last_failure=past.last_failure,
+                rounds=list(past.rounds),
+                rounds_run=past.ran,
+            )
             self.changed.notify_all()

@@ -2,6 +2,7 @@
 
     cluster.py             the Cluster protocol over a namespace; names.py: names and labels of objects
     build_record.py        Job -> the record; payload.py: Secrets and ConfigMaps that its pods get
+    jobrequest.py          what only Kubernetes knows of a job, in its record
     job_owner.py           the object that owns a job's others: a Job or an ElasticJob; elastic_jobs.py: the latter
     coordinator_client.py  asks a job's coordinator, whichever pod it is just now
     job_status.py          how a job stands, as its objects alone tell

@@ -7,13 +7,14 @@ values.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from petctl.clusters.agent_archive import small_agent_bytes
+from petctl.clusters.building import RecordBuilder
 from petctl.clusters.kubernetes.elastic_jobs import elastic_job
+from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.pods import pod_options
 from petctl.clusters.kubernetes.pods.manifests import (
     MOST_CODE,
@@ -30,21 +31,16 @@ from petctl.clusters.kubernetes.pods.manifests import (
 from petctl.clusters.kubernetes.summaries import about
 from petctl.config.keys import kubernetes_keys
 from petctl.errors import UsageError
-from petctl.job.file.write import job_to_dict
+from petctl.job.record import JobRecord
 from petctl.job.spec import IN_PLACE, Job, Rendezvous
-from petctl.job.spec.folders import NONE
 from petctl.job.spec.pods import PodOptions
-from petctl.job.task import CHECKPOINTS, Code, encode_task
-from petctl.submission import code_store
-from petctl.submission.batchai import pin_containers, refuse_mounts_of_this_machine
-from petctl.submission.folder_mounts import cache_limit, folder_grants, node_folders, pin_folders
-from petctl.submission.folders import folder_names
-from petctl.submission.results import plan_results
-from petctl.submission.stores import surroundings
-from petctl.submission.task import check_command, command_line, config_of, task_of
+from petctl.job.task import CHECKPOINTS, Code, Task
+from petctl.rendezvous.core.config import Config
+from petctl.submission.batchai import refuse_mounts_of_this_machine
+from petctl.submission.task import check_command, task_of
 
 
-def make_plan(
+def build_record(
     job: Job,
     job_id: str,
     home: Path,
@@ -53,90 +49,105 @@ def make_plan(
     pinned: Mapping[str, Any] | None,
     piece: int = PIECE,
     shares_agent: bool = True,
-) -> dict[str, Any]:
+) -> JobRecord:
     """The record of a job that is about to be submitted; `pinned`: the code of an earlier record; `piece`: how much of
     the code goes into one object; `shares_agent`: whether jobs may, which somebody must add as owners of it."""
-    cluster = str(settings["name"])
     _check(settings)
-    refuse_mounts_of_this_machine(job.batchai, cluster)
-    mapped = folder_names(job, cluster)
-    results = plan_results(job, job_id, surroundings(home))
-    code, notes = (dict(pinned), []) if pinned else _taken(job, home, mapped)
-    if not code:
-        _check_place(job)
-    task = task_of(job, job_id, "" if code else job.cwd, job.python, Path(STATE))
-    if not task.checkpoint_dir.startswith("/"):
-        raise UsageError(
-            f"{CHECKPOINTS}={task.checkpoint_dir}: pods do not know this machine's directories; name an absolute path "
-            "in a volume that they mount"
+    refuse_mounts_of_this_machine(job.batchai, str(settings["name"]))
+    return KubernetesBuilder(job, job_id, home, namespace, settings, pinned, piece, shares_agent).build_record()
+
+
+class KubernetesBuilder(RecordBuilder):
+    """A job on its way to a namespace."""
+
+    uncoded = "no code is included"
+    folder_cache = f"{STATE}/folders"
+
+    def __init__(
+        self,
+        job: Job,
+        job_id: str,
+        home: Path,
+        namespace: str,
+        settings: Mapping[str, Any],
+        pinned: Mapping[str, Any] | None,
+        piece: int,
+        shares_agent: bool,
+    ) -> None:
+        super().__init__(job, job_id, home, str(settings["name"]), pinned)
+        self.namespace, self.settings, self.piece, self.shares_agent = namespace, settings, piece, shares_agent
+
+    def task(self) -> Task:
+        """Without a directory of the submitter's machine, which pods do not know."""
+        job, code = self.job, self.code
+        if not code:
+            if job.code != IN_PLACE:
+                check_command(job, str(Path(job.cwd or ".").expanduser().absolute()))
+            _check_place(job)
+        if self.shows and not code:
+            raise UsageError(
+                "mapped folders appear inside a job's code, but this job has none; run it with --no-folders"
+            )
+        task = task_of(job, self.id, "" if code else job.cwd, job.python, Path(STATE))
+        if not task.checkpoint_dir.startswith("/"):
+            raise UsageError(
+                f"{CHECKPOINTS}={task.checkpoint_dir}: pods do not know this machine's directories; name an absolute "
+                "path in a volume that they mount"
+            )
+        if code:
+            # Links lead to files of the submitter's machine, which no pod has.
+            size = {"files": code.get("files", 0), "bytes": code.get("bytes", 0)}
+            own = str(code.get("own", ""))
+            known = Code(id=code["id"], inside=code["inside"], source=code["source"], own=own, **size)
+            task = dataclasses.replace(task, code=known)
+        self._options = pod_options.merged(pod_options.options_of(self.settings), job.kubernetes)
+        self._wishes = _wishes(job, self.settings, self._options)
+        prepare = pod_options.preparation(self._options, agent_words(self._wishes), task.prepare)
+        return dataclasses.replace(task, prepare=prepare)
+
+    def config(self, task: Task) -> Config:
+        """With the time that pods take to come back; whoever waits for room in a queue may wait for ever."""
+        config = dataclasses.replace(super().config(task), recover_within=RECOVERY)
+        asked = self.job.rendezvous.join_timeout
+        if pod_options.queued(self._options) and asked == Rendezvous().join_timeout:
+            config = dataclasses.replace(config, join_timeout=0.0)
+        return config
+
+    def check(self, grants: Mapping[str, Mapping[str, Any]], folders: Sequence[Mapping[str, Any]]) -> None:
+        """Pods see no directory of the submitter's machine."""
+        local = [folder["location"] for folder in folders if folder["directory"]]
+        local += [pinned["location"] for pinned in grants.values() if pinned["location"].startswith("/")]
+        if local:
+            raise UsageError(f"{local[0]} is a directory of this machine, which pods cannot see; use s3:// or az://")
+
+    def build_record(self) -> JobRecord:
+        """The owner says what the job is, for whoever lists jobs."""
+        record = super().build_record()
+        record.request["objects"][0]["metadata"].setdefault("annotations", {}).update(about(record))
+        return record
+
+    def request(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> KubernetesRequest:
+        """The exact objects."""
+        job, options, wishes = self.job, self._options, self._wishes
+        pieces = 0 if self.routes.get("") else _pieces(self.code, self.piece)
+        with_operator = _with_operator(self.settings)
+        if not with_operator and self.shares_agent:
+            wishes = wishes._replace(agent=shared_agent(small_agent_bytes(STATE))["metadata"]["name"])
+        if with_operator:
+            objects = [pod_options.labelled(elastic_job(self.id, job, wishes), options)]
+        else:
+            secrets = list(job.secrets.values())
+            coordinator = coordinator_job(self.id, wishes, pieces, secrets, bool(grants), suspend=True)
+            nodes = pod_options.labelled(node_job(self.id, wishes, job.nodes.initial), options)
+            objects = [coordinator, service(self.id), nodes]
+        return KubernetesRequest(
+            namespace=self.namespace,
+            pieces=pieces,
+            agent=wishes.agent,
+            numbered=not with_operator,
+            objects=objects,
+            claims=pod_options.claims(options, self.id),
         )
-    if code:
-        # Links lead to files of the submitter's machine, which no pod has.
-        size = {"files": code.get("files", 0), "bytes": code.get("bytes", 0)}
-        known = Code(id=code["id"], inside=code["inside"], source=code["source"], own=str(code.get("own", "")), **size)
-        task = dataclasses.replace(task, code=known)
-    folders, grants = _folders(job, cluster, home, code, mapped)
-    containers = pin_containers(job.batchai, home)
-    grants.update({**folder_grants(containers), **results.grants})
-    store = results.routes.get("")
-    if code and store:
-        grants[code_store.GRANT] = code_store.code_grant(grants[store], code["id"])
-        task = dataclasses.replace(task, code=dataclasses.replace(task.code, grant=code_store.GRANT))
-    _check_reach(grants, folders)
-    task = dataclasses.replace(
-        task,
-        results=results.routes,
-        folders=node_folders([*folders, *containers]),
-        folder_cache=f"{STATE}/folders" if folders or containers else "",
-        folder_limit=cache_limit(),
-    )
-    options = pod_options.merged(pod_options.options_of(settings), job.kubernetes)
-    wishes = _wishes(job, settings, options)
-    prepare = pod_options.preparation(options, agent_words(wishes), task.prepare)
-    task = dataclasses.replace(task, prepare=prepare)
-    config = dataclasses.replace(config_of(job), eager=task.can_be_warm, recover_within=RECOVERY)
-    if pod_options.queued(options) and job.rendezvous.join_timeout == Rendezvous().join_timeout:
-        config = dataclasses.replace(config, join_timeout=0.0)
-    pieces = 0 if store else _pieces(code, piece)
-    with_operator = _with_operator(settings)
-    if not with_operator and shares_agent:
-        wishes = wishes._replace(agent=shared_agent(small_agent_bytes(STATE))["metadata"]["name"])
-    if with_operator:
-        objects = [pod_options.labelled(elastic_job(job_id, job, wishes), options)]
-    else:
-        secrets = list(job.secrets.values())
-        coordinator = coordinator_job(job_id, wishes, pieces, secrets, bool(grants), suspend=True)
-        nodes = pod_options.labelled(node_job(job_id, wishes, job.nodes.initial), options)
-        objects = [coordinator, service(job_id), nodes]
-    record = {
-        "id": job_id,
-        "name": job.name or job_id.rpartition("-")[0],
-        "cluster": cluster,
-        "submitted": time.time(),
-        "command": command_line(job),
-        "cwd": str(Path.cwd()),
-        "code": code,
-        "folders": folders,
-        "results": results.shown,
-        "notes": notes,
-        "directory": "",
-        "job": {**job_to_dict(job), **results.wish},
-        "plan": {
-            "task": encode_task(task),
-            "config": dataclasses.asdict(config),
-            "secrets": dict(job.secrets),
-            "grants": grants,
-            "pieces": pieces,
-            "agent": wishes.agent,  # the object that holds it, if it is not the job's own
-            "max_time": job.max_time,
-            "namespace": namespace,
-            "numbered": not with_operator,  # whether nodes have the indices 0 to their number, and no others
-            "objects": objects,
-            "claims": pod_options.claims(options, job_id),  # made where there are none of that name
-        },
-    }
-    objects[0]["metadata"].setdefault("annotations", {}).update(about(record))
-    return record
 
 
 def _check(settings: Mapping[str, Any]) -> None:
@@ -161,38 +172,6 @@ def _with_operator(settings: Mapping[str, Any]) -> bool:
     if not isinstance(found, bool):
         raise UsageError(f"clusters.{settings['name']}.operator must be true or false, not {found!r}")
     return found
-
-
-def _folders(
-    job: Job, cluster: str, home: Path, code: Mapping[str, Any], mapped: Sequence[str]
-) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The job's mapped folders, and what nodes may do with them."""
-    if not mapped or job.folders == NONE:
-        return [], {}
-    if not code:
-        raise UsageError("mapped folders appear inside a job's code, but this job has none; run it with --no-folders")
-    folders, _ = pin_folders(job, cluster, home, code)
-    return folders, folder_grants(folders)
-
-
-def _check_reach(grants: Mapping[str, Mapping[str, Any]], folders: Sequence[Mapping[str, Any]]) -> None:
-    """Pods see no directory of the submitter's machine."""
-    local = [folder["location"] for folder in folders if folder["directory"]]
-    local += [pinned["location"] for pinned in grants.values() if pinned["location"].startswith("/")]
-    if local:
-        raise UsageError(f"{local[0]} is a directory of this machine, which pods cannot see; use s3:// or az://")
-
-
-def _taken(job: Job, home: Path, folders: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """The snapshot that the job runs from, and what the submitter should hear about it."""
-    if job.code == IN_PLACE:
-        return {}, []
-    from petctl.submission.code import code_of
-
-    code, notes, why_not = code_of(job, home, folders)
-    if not code:
-        check_command(job, str(Path(job.cwd or ".").expanduser().absolute()))
-    return code, [*notes, f"no code is included: {why_not}"] if why_not else notes
 
 
 def _pieces(code: Mapping[str, Any], piece: int) -> int:

@@ -25,14 +25,17 @@ from petctl.clusters.base import Listed, LogFilter, LogLine
 from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
+from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.logs import Item, LogPosition
 from petctl.clusters.kubernetes.names import COORDINATOR, MANAGED, NODE, object_name, selector
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.patience import Patience
-from petctl.errors import NotFound, Unreachable, UsageError
+from petctl.errors import InternalError, NotFound, Unreachable, UsageError
 from petctl.job.output import Output
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
+from petctl.job.status import JobStatus
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable
 from petctl.kube.kubeconfig import find_access
@@ -73,27 +76,28 @@ class KubernetesCluster:
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
-    def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
         """The job's record, with the objects that it consists of."""
-        from petctl.clusters.kubernetes.build_record import make_plan
+        from petctl.clusters.kubernetes.build_record import build_record
 
-        return make_plan(job, job_id, self.home, self._namespace, self.settings, code)
+        return build_record(job, job_id, self.home, self._namespace, self.settings, code)
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]]:
         """The objects that `submit` makes, but for their owner: its uid is not known before it is there."""
-        from petctl.clusters.kubernetes.build_record import make_plan
+        from petctl.clusters.kubernetes.build_record import build_record
         from petctl.clusters.kubernetes.payload import check_stores, material, new_credentials
 
-        plan = make_plan(job, job_id, self.home, self._namespace, self.settings, None, make.SMALL_PIECE, False)
-        names = [*make.CREDENTIALS, *([make.GRANTS] if plan["plan"]["grants"] else [])]
+        record = build_record(job, job_id, self.home, self._namespace, self.settings, None, make.SMALL_PIECE, False)
+        request = KubernetesRequest.of(record)
+        names = [*make.CREDENTIALS, *([make.GRANTS] if record.grants else [])]
         credentials: Mapping[str, bytes | None] = dict.fromkeys(names)
         if with_secrets:
-            check_stores(plan, self.home)  # whoever creates the objects cannot send the code
-            credentials = new_credentials(plan, self.home)
-        objects = [*material(plan, credentials), *plan["plan"]["claims"], *plan["plan"]["objects"]]
+            check_stores(record, self.home)  # whoever creates the objects cannot send the code
+            credentials = new_credentials(record, self.home)
+        objects = [*material(record, credentials), *request.claims, *request.objects]
         return [make.free(manifest, self._namespace) for manifest in objects]
 
-    def submit(self, plan: Mapping[str, Any]) -> None:
+    def submit(self, record: JobRecord) -> None:
         """Makes the owner first, asleep, then all that it owns, then wakes it: cut short, it leaves one that sleeps.
 
         Nodes are made last: where a quota has room for a few pods only, the coordinator's must be one of them.
@@ -101,18 +105,19 @@ class KubernetesCluster:
         from petctl.clusters.agent_archive import small_agent_bytes
         from petctl.clusters.kubernetes.payload import check_stores, material, new_credentials
 
-        first, *others = plan["plan"]["objects"]
+        request = KubernetesRequest.of(record)
+        first, *others = request.objects
         nodes = [manifest for manifest in others if manifest["kind"] == "Job"]
-        self._check_secrets(plan["plan"]["secrets"].values())
-        check_stores(plan, self.home)
-        owner = self._owners.create(plan["id"], first)
+        self._check_secrets(record.secrets.values())
+        check_stores(record, self.home)
+        owner = self._owners.create(record.id, first)
         try:
             beside = [manifest for manifest in others if manifest not in nodes]
-            if plan["plan"]["agent"]:
+            if request.agent:
                 owner.share(make.shared_agent(small_agent_bytes(make.STATE)))
-            for manifest in [*material(plan, new_credentials(plan, self.home)), *beside]:
+            for manifest in [*material(record, new_credentials(record, self.home)), *beside]:
                 self._create(manifest, owner)
-            for claim in plan["plan"]["claims"]:
+            for claim in request.claims:
                 own = claim["metadata"].get("labels")  # the others outlive the job
                 with suppress(ObjectExists):
                     wanted = make.owned(claim, owner.object) if own else claim
@@ -129,10 +134,10 @@ class KubernetesCluster:
         kind = f"{manifest['kind'].lower()}s"
         self._api.create(path(kind, self._namespace), make.owned(manifest, owner.object))
 
-    def record(self, job_id: str) -> dict[str, Any]:
+    def record(self, job_id: str) -> JobRecord:
         """What was submitted; its code is brought here from its objects where this machine does not have it."""
         record = self._record(job_id)
-        code, pieces = record["code"], record["plan"]["pieces"]
+        code, pieces = record.code, KubernetesRequest.of(record).pieces
         if code:
             # Never the path that the ConfigMap names: whoever may edit it could have any file of this machine sent.
             from petctl.bundle.bundle_cache import Cabinet, is_snapshot_id
@@ -143,7 +148,7 @@ class KubernetesCluster:
                 raise UsageError(f"the record of {job_id} is damaged: {code.get('id')!r} is not a snapshot id")
             if pieces and not cabinet.has(code["id"]):
                 cabinet.take_in(code["id"], partial(self._bring_code, job_id, pieces), bounds_of(code))
-            code["archive"] = str(cabinet.path(code["id"]))
+            return replace(record, code={**code, "archive": str(cabinet.path(code["id"]))})
         return record
 
     def _bring_code(self, job_id: str, pieces: int, target: Path) -> None:
@@ -152,25 +157,32 @@ class KubernetesCluster:
                 piece = self._api.get(path("configmaps", self._namespace, make.piece_name(job_id, number)))
                 file.write(base64.b64decode(piece["binaryData"]["piece"]))
 
-    def _record(self, job_id: str) -> dict[str, Any]:
+    def _record(self, job_id: str) -> JobRecord:
         try:
             found = self._api.get(path("configmaps", self._namespace, object_name(job_id)))
-            record: dict[str, Any] = json.loads(found["data"]["job.json"])
+            text = found["data"]["job.json"]
         except (NoSuchObject, KeyError):  # or something of that name which is no job's
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows the jobs") from None
-        return {**record, "cluster": self.name}  # its name there may be another, or none
+        try:
+            record = JobRecord.from_dict(json.loads(text))
+        except ValueError as error:
+            raise InternalError(
+                f"the ConfigMap {object_name(job_id)} is not the record of a job ({error}); "
+                f"remove the job with: petctl rm {job_id}"
+            ) from None
+        return replace(record, cluster=self.name)  # its name there may be another, or none
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def notes(self, job_id: str) -> list[str]:
-        """The plan's."""
-        return list(self.record(job_id).get("notes", ()))
+        """The record's."""
+        return list(self.record(job_id).notes)
 
     def ids(self) -> list[str]:
         """Every job of the namespace."""
         return self._owners.ids()
 
-    def status(self, job_id: str) -> dict[str, Any]:
+    def status(self, job_id: str) -> JobStatus:
         """From the coordinator while it lives, else from what is left of it."""
         return self._look(job_id)[0]
 
@@ -184,14 +196,14 @@ class KubernetesCluster:
         """Nothing: Kubernetes sees to its Jobs, and the operator to its own."""
         return math.inf
 
-    def _look(self, job_id: str) -> tuple[dict[str, Any], Items]:
+    def _look(self, job_id: str) -> tuple[JobStatus, Items]:
         """The status, and the coordinator's pods that it was made from."""
         owner, pods = self._seen(job_id)
         message = job_status.ended(owner.object, pods)
         if message is not None:
             printed = logs.last_status(self._api, self._namespace, pods)
             status = job_status.final_status(self._record_or_bare(job_id, owner), message, printed)
-            return self._with_ends(job_id, owner, {**status, "cluster": self.name}), pods
+            return self._with_ends(job_id, owner, replace(status, cluster=self.name)), pods
         try:
             status = self._told(job_id, self._asking.ask(job_id, pods, "watch", seen=-1, within=0.0))
         except Unreachable:
@@ -202,12 +214,12 @@ class KubernetesCluster:
             status = unschedulable.explained(status, nodes, partial(owner.refusal, NODE), troubles)
         return self._with_ends(job_id, owner, status), pods
 
-    def _with_ends(self, job_id: str, owner: Owner, status: dict[str, Any]) -> dict[str, Any]:
+    def _with_ends(self, job_id: str, owner: Owner, status: JobStatus) -> JobStatus:
         """The status with what was the end of pods, where that matters."""
         if not pod_termination.may_have_lost(status):
             return status
         ends = self._ends(job_id, owner)
-        if not ends and status["finished"] is not None:
+        if not ends and status.finished is not None:
             ends = node_losses.vanished(self._api, self._namespace, job_id)
         return pod_termination.explained(status, ends)
 
@@ -221,7 +233,7 @@ class KubernetesCluster:
             return self._ends(job_id, self._owners.find(job_id))
         return []
 
-    def _unheard(self, job_id: str, owner: Owner, pods: Items) -> dict[str, Any]:
+    def _unheard(self, job_id: str, owner: Owner, pods: Items) -> JobStatus:
         """The status of a job whose coordinator cannot be asked: it has said its last word, or is yet to come."""
         printed = logs.last_status(self._api, self._namespace, running(pods))
         if printed:
@@ -230,7 +242,7 @@ class KubernetesCluster:
         nodes = partial(self._api.list, path("pods", self._namespace), selector(job_id, NODE))
         return job_status.waiting_status(self._record_or_bare(job_id, owner), owner.object, pods, refused, nodes)
 
-    def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
         """A status that differs from `seen`, or the newest one after `timeout`."""
         deadline, patience = time.monotonic() + timeout, Patience()
         while True:
@@ -252,16 +264,15 @@ class KubernetesCluster:
         except Unreachable:
             self._asking.wait_for_pods(job_id, pods.version, min(timeout, LOOK_ANYWAY))
 
-    def _told(self, job_id: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def _told(self, job_id: str, answer: Mapping[str, Any]) -> JobStatus:
         self._versions[job_id] = int(answer["version"])
-        return self._not_over(answer["status"])
+        return self._not_over(JobStatus.from_dict(answer["status"]))
 
-    def _not_over(self, told: Mapping[str, Any]) -> dict[str, Any]:
+    def _not_over(self, told: JobStatus) -> JobStatus:
         """What a coordinator tells whose pod has not ended: until it has, the job goes on, though it may be closing."""
-        status: dict[str, Any] = {**told, "cluster": self.name}
-        if status["finished"] is not None:
-            status |= {"finished": None, "state": "running", "exit_code": None, "error": None}
-        return status
+        if told.finished is not None:
+            told = replace(told, finished=None, state="running", exit_code=None, error=None)
+        return replace(told, cluster=self.name)
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
         """What the coordinator's pods have printed; of lost nodes also how their pods ended."""
@@ -280,7 +291,7 @@ class KubernetesCluster:
         """What the nodes' pods have printed for the workers; of a job that has ended, what its store has."""
         if not follow and self._over(job_id):
             record = self._record(job_id)
-            if record["results"].get("logs"):
+            if record.results.logs:
                 from petctl.clusters.archived_logs import stored_lines
 
                 return stored_lines(record, self.home, wanted)
@@ -305,7 +316,7 @@ class KubernetesCluster:
     def outputs(self, job_id: str) -> list[Output]:
         """In the job's store; without one they go with their pods."""
         record = self._record(job_id)
-        if not record["results"]:
+        if not record.results.outputs:
             raise UsageError(
                 f"the outputs of {job_id} are only in its pods, and are deleted with them; --store keeps them"
             )
@@ -356,11 +367,11 @@ class KubernetesCluster:
         from petctl.kube.execute import AS_A_WORKER
 
         pod = self._pod_of(job_id, node)
-        task = self._record(job_id)["plan"]["task"]
-        cwd = make.code_directory(task["code"]) if task["code"]["id"] else task["cwd"]
+        task = self._record(job_id).task
+        cwd = make.code_directory(task.code) if task.code.id else task.cwd
         command = pod["spec"]["containers"][0]["command"]
         python = command[: command.index(make.ARCHIVE)]
-        own = {**task["env"], "PETCTL_JOB_ID": job_id, "PETCTL_NODE": logs.node_of(pod)}
+        own = {**task.env, "PETCTL_JOB_ID": job_id, "PETCTL_NODE": logs.node_of(pod)}
         words = [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]
         tty = sys.stdin.isatty() and sys.stdout.isatty()
         name = pod["metadata"]["name"]
@@ -439,7 +450,7 @@ class KubernetesCluster:
             raise NotFound(f"there is no job {job_id!r}; `petctl list -c {self.name}` shows the jobs") from None
         return owner, self._asking.pods(job_id)
 
-    def _record_or_bare(self, job_id: str, owner: Owner) -> dict[str, Any]:
+    def _record_or_bare(self, job_id: str, owner: Owner) -> JobRecord:
         try:
             return self._record(job_id)
         except NotFound:

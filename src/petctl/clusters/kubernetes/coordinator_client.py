@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from petctl.clusters.kubernetes.logs import by_age
 from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
-from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, Unreachable
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import Forbidden, Gone, KubernetesError, Unauthorised
@@ -59,8 +58,7 @@ class CoordinatorClient:
         """The answer of the coordinator that runs now; Unreachable when none can be asked."""
         try:
             with self._link(job_id, pods) as link:
-                answer = link.call(call, patience, **params)
-                return {**answer, "status": unpack(answer["status"])} if call == "watch" else answer
+                return link.call(call, patience, **params)
         except (Forbidden, Unauthorised):
             raise
         except KubernetesError as error:

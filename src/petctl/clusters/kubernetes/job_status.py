@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -18,7 +19,11 @@ from petctl.clusters.kubernetes.names import CONTAINER, ID
 from petctl.clusters.kubernetes.pods.pod_termination import end_of
 from petctl.controller.status.records import close_status, first_status
 from petctl.errors import InternalError, ProtocolError
+from petctl.job.record import JobRecord
+from petctl.job.status import JobStatus
+from petctl.job.task import PROGRAM, Task
 from petctl.kube.timestamps import seconds
+from petctl.rendezvous.core.config import Config
 from petctl.rendezvous.core.messages import decode_outcome
 
 OUTCOME = "petctl.dev/outcome"
@@ -94,47 +99,42 @@ def was_replaced(owner: Object, pods: Sequence[Object]) -> bool:
     )
 
 
-def final_status(
-    record: Mapping[str, Any], message: Mapping[str, Any], printed: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
+def final_status(record: JobRecord, message: Mapping[str, Any], printed: JobStatus | None = None) -> JobStatus:
     """The status of a job that has ended: the message tells how, what its coordinator `printed` the rest."""
-    status = first_status(dict(record))
-    if printed and printed.get("state") == message["outcome"]["state"]:
-        status |= {key: printed[key] for key in status.keys() & printed.keys()}
-        return close_status(status, {**message["outcome"], "failure": printed.get("error")}, _finished(message))
+    outcome = decode_outcome(message["outcome"])
+    if printed is not None and printed.state == outcome.state:
+        return replace(close_status(printed, outcome, _finished(message)), error=printed.error)
     known = {key: message[key] for key in ("size", "spent", "round", "started") if message.get(key) is not None}
-    return close_status({**status, **known}, dict(message["outcome"]), _finished(message))
+    return close_status(JobStatus.from_dict({**first_status(record).pack(), **known}), outcome, _finished(message))
 
 
 def waiting_status(
-    record: Mapping[str, Any],
+    record: JobRecord,
     owner: Object,
     pods: Sequence[Object],
     refused: str = "",
     nodes: Callable[[], Sequence[Object]] = tuple,
-) -> dict[str, Any]:
+) -> JobStatus:
     """The status of a job whose coordinator cannot be asked now; `refused`: why it has no pod, or none that starts;
     `nodes`: lists the nodes' pods, called where they matter."""
-    status = first_status(dict(record))
+    status = first_status(record)
     if owner["spec"].get("suspend"):
-        status |= {"state": "queued", "sentence": f"queued: its {owner.get('kind') or 'Job'} is suspended"}
-        if not record["command"]:
+        sentence = f"queued: its {owner.get('kind') or 'Job'} is suspended"
+        if not record.command:
             sentence = "its submission was interrupted; remove the rest with petctl rm --force"
-            status |= {"sentence": sentence, "cut_short": True}
-        elif never_woken(owner):
-            status["cut_short"] = True
-        return status
+        cut_short = not record.command or never_woken(owner)
+        return replace(status, state="queued", sentence=sentence, cut_short=cut_short)
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
         alive = [pod for pod in nodes() if runs(pod)]
         who = "its workers go on" if any(map(_trains, alive)) else "its nodes wait" if alive else "no node runs"
         sentence = f"its coordinator is being replaced, and {who} meanwhile"
-        return {**status, "state": "recovering", "sentence": "; ".join(filter(None, [sentence, reason]))}
+        return replace(status, state="recovering", sentence="; ".join(filter(None, [sentence, reason])))
     if elastic_jobs.is_elastic(owner) and not reason:
         created = seconds(owner["metadata"].get("creationTimestamp"))
         state, sentence = elastic_jobs.progress(owner, time.time(), created)
-        return {**status, "state": state, "sentence": sentence}
-    return {**status, "state": "starting", "sentence": f"waiting: {reason or 'its coordinator is starting'}"}
+        return replace(status, state=state, sentence=sentence)
+    return replace(status, state="starting", sentence=f"waiting: {reason or 'its coordinator is starting'}")
 
 
 def runs(pod: Object) -> bool:
@@ -157,7 +157,7 @@ def _why_none_runs(pods: Sequence[Object], refused: str) -> str:
     return blocked[-1] if blocked else "; ".join([*ended[-1:], refused or reason])
 
 
-def bare_record(job_id: str, cluster: str, owner: Object) -> dict[str, Any]:
+def bare_record(job_id: str, cluster: str, owner: Object) -> JobRecord:
     """What stands for the record of a job that has none yet, or none at all: its submission was cut short."""
     least = most = wanted = restarts = 0
     name, command = job_id.rpartition("-")[0], ""
@@ -166,16 +166,15 @@ def bare_record(job_id: str, cluster: str, owner: Object) -> dict[str, Any]:
         restarts = int(owner["spec"].get("backoffLimit", 0))
         if ID not in (owner["metadata"].get("annotations") or {}):  # not petctl's, which makes the record too
             name, command = job_id, elastic_jobs.command(owner)
-    return {
-        "id": job_id,
-        "name": name,
-        "cluster": cluster,
-        "submitted": seconds(owner["metadata"].get("creationTimestamp")),
-        "command": command,
-        "cwd": "",
-        "directory": "",
-        "plan": {"task": {}, "config": {"min_nodes": least, "wanted": wanted, "max_nodes": most, "restarts": restarts}},
-    }
+    return JobRecord(
+        id=job_id,
+        name=name,
+        cluster=cluster,
+        submitted=seconds(owner["metadata"].get("creationTimestamp")),
+        command=command,
+        config=Config(least, most, wanted, restarts),
+        task=Task(job_id, PROGRAM, []),
+    )
 
 
 def why_not_running(pod: Object) -> str:

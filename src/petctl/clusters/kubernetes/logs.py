@@ -10,12 +10,14 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from petctl.agent.logs.stream import parse_tagged
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.kubernetes.names import CONTAINER, INDEX
-from petctl.controller.status.compact import unpack
+from petctl.errors import InternalError
+from petctl.job.status import JobStatus
 from petctl.kube.api import Api, path
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
 
@@ -152,8 +154,8 @@ def event_lines(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The status that a coordinator printed as it ended; empty where its log is gone or cannot be read."""
+def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> JobStatus | None:
+    """The status that a coordinator printed as it ended; None where its log is gone or cannot be read."""
     for pod in by_age(pods):
         try:
             printed = b"".join(api.log(namespace, pod["metadata"]["name"], CONTAINER, tail=_LAST_LINES))
@@ -161,8 +163,9 @@ def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> dic
             continue
         for event in filter(None, map(_event, printed.splitlines())):
             if event["kind"] == FINAL and isinstance(event.get("status"), dict):
-                return unpack(event["status"])
-    return {}
+                with suppress(InternalError):
+                    return JobStatus.from_dict(event["status"])
+    return None
 
 
 def _event(text: bytes) -> dict[str, Any] | None:

@@ -8,44 +8,46 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from petctl.clusters.agent_archive import small_agent_bytes
 from petctl.clusters.certificate import make_certificate
+from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.errors import Refused
+from petctl.job.fields import encode
+from petctl.job.record import JobRecord
 from petctl.rendezvous.net.join_file import JoinFile, encode_join
 
 
-def check_stores(plan: Mapping[str, Any], home: Path) -> None:
+def check_stores(record: JobRecord, home: Path) -> None:
     """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
-    if not plan["plan"]["grants"]:
+    if not record.grants:
         return
     from petctl.submission import code_store
     from petctl.submission.folder_mounts import check_folders
     from petctl.submission.results import check_results
 
-    check_folders(plan["folders"], home)
-    check_results(plan["plan"]["grants"], home)
-    if code_store.GRANT in plan["plan"]["grants"]:
-        code_store.keep_code(plan["code"], plan["plan"]["grants"], home)
+    check_folders(record.folders, home)
+    check_results(record.grants, home)
+    if code_store.GRANT in record.grants:
+        code_store.keep_code(record.code, record.grants, home)
 
 
-def new_credentials(plan: Mapping[str, Any], home: Path) -> dict[str, bytes]:
+def new_credentials(record: JobRecord, home: Path) -> dict[str, bytes]:
     """A new token and certificate, and the join file that leads to them."""
-    job_id, namespace = plan["id"], plan["plan"]["namespace"]
-    host = make.service_name(job_id, namespace)
+    host = make.service_name(record.id, KubernetesRequest.of(record).namespace)
     certificate, key, pin = make_certificate([host], [])
     token = secrets.token_hex(32)
-    join = JoinFile(job_id, token, pin, {"dns": f"{host}:{make.PORT}"})
+    join = JoinFile(record.id, token, pin, {"dns": f"{host}:{make.PORT}"})
     return {
         "token": token.encode(),
         "tls.crt": certificate,
         "tls.key": key,
         "join.json": json.dumps(encode_join(join.for_nodes())).encode(),
-        **_store_keys(plan["plan"]["grants"], home),
+        **_store_keys(record.grants, home),
     }
 
 
@@ -62,13 +64,13 @@ def _store_keys(places: Mapping[str, Mapping[str, Any]], home: Path) -> dict[str
     return {make.GRANTS: json.dumps({name: asdict(grant) for name, grant in made.items()}).encode()}
 
 
-def material(plan: Mapping[str, Any], credentials: Mapping[str, bytes | None]) -> Iterator[dict[str, Any]]:
+def material(record: JobRecord, credentials: Mapping[str, bytes | None]) -> Iterator[dict[str, Any]]:
     """The objects that hold it, but for an agent that jobs share. The record comes last: where it is, everything is."""
-    job_id = plan["id"]
+    job_id, request = record.id, KubernetesRequest.of(record)
     yield make.secret(job_id, credentials)
-    if not plan["plan"].get("agent"):
+    if not request.agent:
         yield make.agent_config(job_id, small_agent_bytes(make.STATE))
-    if pieces := plan["plan"]["pieces"]:
-        yield from make.code_pieces(job_id, Path(plan["code"]["archive"]).read_bytes(), pieces)
-    record = {**plan, "plan": {name: value for name, value in plan["plan"].items() if name != "objects"}}
-    yield make.config(job_id, json.dumps(record))
+    if request.pieces:
+        yield from make.code_pieces(job_id, Path(record.code["archive"]).read_bytes(), request.pieces)
+    kept = replace(record, request=encode(replace(request, objects=[])))
+    yield make.config(job_id, json.dumps(kept.to_dict()))

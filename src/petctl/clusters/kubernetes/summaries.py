@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from petctl.clusters.base import Listed
@@ -22,6 +23,9 @@ from petctl.clusters.kubernetes.pods import pod_termination
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
 from petctl.controller.status.records import first_status
 from petctl.errors import InternalError, NotFound
+from petctl.job.fields import decode
+from petctl.job.record import JobRecord
+from petctl.job.status import JobStatus, NodeStatus
 from petctl.kube.api import Api, path
 from petctl.kube.timestamps import seconds
 from petctl.rendezvous.core.decide import natural
@@ -29,18 +33,18 @@ from petctl.rendezvous.core.decide import natural
 LONGEST = 4096
 """Bytes that an owner says about its job; of a longer command the record is read."""
 _PHASES = {"Starting": "starting", "Running": "running", "Recovering": "recovering"}
-_UNKNOWN = {"cwd": "", "code": "", "summary": True}  # what a record would tell
+_FACTS = ("name", "submitted", "command")
+_UNKNOWN: dict[str, Any] = {"cwd": "", "code": "", "summary": True}  # what a record would tell
 
 Object = Mapping[str, Any]
 Pods = Sequence[dict[str, Any]]
 AllPods = Mapping[tuple[str, str], Pods]
 
 
-def about(record: Mapping[str, Any]) -> dict[str, str]:
+def about(record: JobRecord) -> dict[str, str]:
     """The annotation of a job's owner that tells lists what the job is; none where that is too long."""
-    config = record["plan"]["config"]
-    facts = {name: record[name] for name in ("name", "submitted", "command")}
-    facts["config"] = {name: config[name] for name in ("min_nodes", "wanted", "max_nodes", "restarts")}
+    facts = {name: getattr(record, name) for name in _FACTS}
+    facts["config"] = {name: getattr(record.config, name) for name in ("min_nodes", "wanted", "max_nodes", "restarts")}
     text = json.dumps(facts, separators=(",", ":"))
     return {ABOUT: text} if len(text) <= LONGEST else {}
 
@@ -49,7 +53,7 @@ class Summaries:
     """Those of one namespace."""
 
     def __init__(
-        self, api: Api, namespace: str, owners: Owners, cluster: str, read_record: Callable[[str], dict[str, Any]]
+        self, api: Api, namespace: str, owners: Owners, cluster: str, read_record: Callable[[str], JobRecord]
     ) -> None:
         self._api, self._namespace, self._owners = api, namespace, owners
         self._cluster, self._read_record = cluster, read_record
@@ -76,7 +80,7 @@ class Summaries:
             found.setdefault((str(labels.get(JOB)), str(labels.get(ROLE))), []).append(pod)
         return found
 
-    def _summary(self, job_id: str, owner: Object, nodes_job: Object | None, pods: AllPods) -> dict[str, Any]:
+    def _summary(self, job_id: str, owner: Object, nodes_job: Object | None, pods: AllPods) -> JobStatus:
         record = self._record(job_id, owner)
         name = object_name(job_id)
         coordinators, nodes = pods.get((name, COORDINATOR), ()), pods.get((name, NODE), ())
@@ -88,18 +92,18 @@ class Summaries:
         else:
             status = going_status(record, owner, coordinators, nodes, _wanted(record, owner, nodes_job))
             if nodes_job is None and not elastic_jobs.is_elastic(owner) and not owner["spec"].get("suspend"):
-                status |= {"sentence": f"{status['sentence']}; {NOBODY_MAKES_IT}", "cut_short": True}
-        return {**status, **(_UNKNOWN if ABOUT in _annotations(owner) else {"summary": True}), "cluster": self._cluster}
+                status = replace(status, sentence=f"{status.sentence}; {NOBODY_MAKES_IT}", cut_short=True)
+        known = _UNKNOWN if ABOUT in _annotations(owner) else {"summary": True}
+        return replace(status, **known, cluster=self._cluster)
 
-    def _record(self, job_id: str, owner: Object) -> dict[str, Any]:
+    def _record(self, job_id: str, owner: Object) -> JobRecord:
         bare = job_status.bare_record(job_id, self._cluster, owner)
         found = _annotations(owner)
         cut_short = bool(owner["spec"].get("suspend")) and job_status.never_woken(owner)  # or being made just now
         try:
             facts = {} if cut_short else json.loads(found[ABOUT])
-            config = {**bare["plan"]["config"], **facts["config"]}
-            told = {name: facts[name] for name in ("name", "submitted", "command")}
-            return {**bare, **told, "plan": {"task": {}, "config": config}}
+            told = {name: facts[name] for name in _FACTS}
+            return decode(JobRecord, {**vars(bare), **told, "config": {**vars(bare.config), **facts["config"]}})
         except (KeyError, ValueError, TypeError):
             pass
         if ID not in found and elastic_jobs.is_elastic(owner):  # made with kubectl: it says all that there is
@@ -110,15 +114,13 @@ class Summaries:
             return bare
 
 
-def going_status(
-    record: Mapping[str, Any], owner: Object, coordinators: Pods, nodes: Pods, wanted: int
-) -> dict[str, Any]:
+def going_status(record: JobRecord, owner: Object, coordinators: Pods, nodes: Pods, wanted: int) -> JobStatus:
     """The status of a job that has not ended, as its pods show it."""
     if owner["spec"].get("suspend") or not running(coordinators):
         status = job_status.waiting_status(record, owner, coordinators, "", lambda: nodes)
     else:
-        status = {**first_status(dict(record)), **_state(owner, coordinators, nodes, wanted)}
-    return {**status, "nodes": _rows(nodes), "size": {**status["size"], "wanted": wanted}}
+        status = replace(first_status(record), **_state(owner, coordinators, nodes, wanted))
+    return replace(status, nodes=_rows(nodes), size=replace(status.size, wanted=wanted))
 
 
 def _state(owner: Object, coordinators: Pods, nodes: Pods, wanted: int) -> dict[str, Any]:
@@ -161,17 +163,14 @@ def _was_ready(pod: Object) -> bool:
     return False
 
 
-def _rows(nodes: Iterable[Object]) -> list[dict[str, Any]]:
+def _rows(nodes: Iterable[Object]) -> list[NodeStatus]:
     """The nodes whose pods have not ended."""
     rows = []
     for pod in _newest(nodes):
         runs = job_status.runs(pod)
         state = "running" if is_ready(pod) else "starting" if runs else "pending"
-        place: dict[str, Any] = {"address": "", "rank": None, "ranks": [], "restarts": 0, "pid": 0}
-        rows.append(
-            {"name": node_of(dict(pod)), "state": state, "sentence": job_status.why_blocked(pod, "it"), **place}
-        )
-    return sorted(rows, key=lambda row: natural(row["name"]))
+        rows.append(NodeStatus(node_of(dict(pod)), state, sentence=job_status.why_blocked(pod, "it")))
+    return sorted(rows, key=lambda row: natural(row.name))
 
 
 def _newest(nodes: Iterable[Object]) -> list[Object]:
@@ -184,12 +183,12 @@ def _failed(nodes: Iterable[Object]) -> list[Object]:
     return [pod for pod in nodes if pod.get("status", {}).get("phase") == "Failed"]
 
 
-def _wanted(record: Mapping[str, Any], owner: Object, nodes_job: Object | None) -> int:
+def _wanted(record: JobRecord, owner: Object, nodes_job: Object | None) -> int:
     """How many nodes are wanted now: somebody may have scaled the job."""
     if elastic_jobs.is_elastic(owner):
         return elastic_jobs.wanted(owner)
     said = ((nodes_job or {}).get("spec") or {}).get("parallelism")
-    return int(record["plan"]["config"]["wanted"] if said is None else said)
+    return int(record.config.wanted if said is None else said)
 
 
 def _annotations(owner: Object) -> Mapping[str, str]:

@@ -4,7 +4,7 @@
     submit.py         makes a job's directory and puts it into the queue, all or nothing
     build_record.py   Job -> exactly what will be started, as plain data: job.json
     commands.py       the command lines of a supervisor and of a node
-    job_directory.py  the job directory: names, atomic files, locks
+    job_directory.py  the job directory: names, atomic files, locks; record.py: the record and the status in it
     readers.py        status, events and logs, as they change
     job_status.py     the newest status, also of a queued job; recognises a job that no process looks after
     finalize.py       ends a job that no process looks after; delete.py: removes one that has ended

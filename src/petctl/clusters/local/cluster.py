@@ -21,17 +21,19 @@ from petctl.clusters.base import InUse, Listed, LogFilter, LogLine
 from petctl.clusters.local import readers
 from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.delete import remove_directory
-from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize, read_record
+from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize
 from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_text
 from petctl.clusters.local.job_status import list_statuses, newest_status
 from petctl.clusters.local.queue.queue import look, slots_of
+from petctl.clusters.local.record import LocalRequest, find_record, read_record
 from petctl.clusters.local.submit import accept
 from petctl.clusters.local.upkeep import attend, finish
-from petctl.controller.status.compact import unpack
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
 from petctl.job.output import Output
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
+from petctl.job.status import JobStatus, NodeStatus
 from petctl.job.task import CHECKPOINTS
 from petctl.rendezvous.net.join_file import read_join_file, write_join_file
 from petctl.text import counted
@@ -55,52 +57,52 @@ class LocalCluster:
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
-    def plan(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
         """The job's record, as it will be kept."""
-        from petctl.clusters.local.build_record import make_plan  # only a submitter needs all that it imports
+        from petctl.clusters.local.build_record import build_record  # only a submitter needs all that it imports
 
-        return make_plan(job, JobDirectory(self.jobs / job_id), self.settings, code)
+        return build_record(job, JobDirectory(self.jobs / job_id), self.settings, code)
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> None:
         """None: only petctl starts processes here."""
 
-    def record(self, job_id: str) -> dict[str, Any]:
+    def record(self, job_id: str) -> JobRecord:
         """What was submitted."""
-        record = read_json(self._directory(job_id).job)
-        if record is None:
-            raise InternalError(f"the record of {job_id} is damaged: {self.jobs / job_id / 'job.json'}")
-        if record.get("code"):
-            archive = self._directory(job_id).code  # its own link: it may be the last one
+        directory = self._directory(job_id)
+        record = read_record(directory)
+        if record.code:
+            archive = directory.code  # its own link: it may be the last one
             if not archive.exists():  # this home is a copy of another one, or somebody made room
                 from petctl.bundle.bundle_cache import Cabinet
 
-                archive = Cabinet(self.home / "bundles").path(record["code"]["id"])
-            record["code"]["archive"] = str(archive)
+                archive = Cabinet(self.home / "bundles").path(record.code["id"])
+            return replace(record, code={**record.code, "archive": str(archive)})
         return record
 
-    def submit(self, plan: Mapping[str, Any]) -> None:
+    def submit(self, record: JobRecord) -> None:
         """Makes the whole directory under another name, then gives it its own in one step, then starts whoever is
         due."""
-        check_listen(plan["plan"]["listen"])
-        directory = JobDirectory(self.jobs / plan["id"])
-        make_checkpoints(directory, Path(plan["plan"]["task"]["checkpoint_dir"]))
-        secret_file.secret_values(self.home, plan["plan"]["secrets"])  # a missing one is told now, not in the queue
-        if plan["plan"]["container"].get("credentials"):
-            secret_file.secret_values(self.home, {"image_credentials": plan["plan"]["container"]["credentials"]})
-        if plan["folders"]:
+        request, code = LocalRequest.of(record), record.code
+        check_listen(request.listen)
+        directory = JobDirectory(self.jobs / record.id)
+        make_checkpoints(directory, Path(record.task.checkpoint_dir))
+        secret_file.secret_values(self.home, record.secrets)  # a missing one is told now, not in the queue
+        if request.container.get("credentials"):
+            secret_file.secret_values(self.home, {"image_credentials": request.container["credentials"]})
+        if record.folders:
             from petctl.submission.folder_mounts import check_folders
 
-            check_folders(plan["folders"], self.home)
-        if plan["results"]:
+            check_folders(record.folders, self.home)
+        if record.results.outputs:
             from petctl.submission.results import check_results
 
-            check_results(plan["plan"]["grants"], self.home)
-        if plan["code"] and (plan["plan"]["task"]["code"]["grant"] or not Path(plan["code"]["archive"]).exists()):
+            check_results(record.grants, self.home)
+        if code and (record.task.code.grant or not Path(code["archive"]).exists()):
             from petctl.submission.code_store import keep_code
 
-            keep_code(plan["code"], plan["plan"]["grants"], self.home)
+            keep_code(code, record.grants, self.home)
         try:
-            accept(directory, plan)
+            accept(directory, record)
         except OSError as error:
             if not is_no_room(error):
                 raise
@@ -110,12 +112,12 @@ class LocalCluster:
             ) from None
 
     def notes(self, job_id: str) -> list[str]:
-        """The plan's, and what a job that waits may lose."""
+        """The record's, and what a job that waits may lose."""
         from petctl.clusters.local.controller.start_environment import waiting_note
 
         directory, record = self._directory(job_id), self.record(job_id)
         note = waiting_note(directory, record)
-        return [*record.get("notes", ()), *([note] if note else [])]
+        return [*record.notes, *([note] if note else [])]
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -127,9 +129,9 @@ class LocalCluster:
             return []
         if not self.settings.get("resource"):
             return ids
-        return [job for job in ids if (read_json(self.jobs / job / "job.json") or {}).get("cluster") == self.name]
+        return [job for job in ids if self._is_own(job)]
 
-    def status(self, job_id: str) -> dict[str, Any]:
+    def status(self, job_id: str) -> JobStatus:
         """The newest status."""
         return newest_status(self._directory(job_id))
 
@@ -142,7 +144,7 @@ class LocalCluster:
         attend(self._directory(job_id))
         return ATTEND_EVERY
 
-    def watch(self, job_id: str, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+    def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
         """A status that differs from `seen`, or the newest one after `timeout`."""
         return readers.watch_status(self._directory(job_id), seen, timeout)
 
@@ -169,15 +171,15 @@ class LocalCluster:
         """Tells the supervisor; a queued job's supervisor reads the wish when its turn comes."""
         directory = self._directory(job_id)
         attend(directory)
-        size = self._live(directory, "scaled")["size"]
-        if not size["min"] <= wanted <= size["max"]:
+        size = self._live(directory, "scaled").size
+        if not size.min <= wanted <= size.max:
             raise UsageError(
-                f"{job_id} may have {size['min']} to {size['max']} nodes, not {wanted}; "
+                f"{job_id} may have {size.min} to {size.max} nodes, not {wanted}; "
                 "a job's bounds are set when it is submitted"
             )
         if not directory.begun():
             write_text(directory.wanted, f"{wanted}\n", durable=True)
-            slots_of(self.home, read_record(directory)["cluster"]).want(job_id, wanted)
+            slots_of(self.home, read_record(directory).cluster).want(job_id, wanted)
             if not directory.begun():  # looked at again: it may have started meanwhile, with the old size
                 return f"will start with {counted(wanted, 'node')}"
         return str(self._ask(directory, "scale", wanted=wanted))
@@ -186,21 +188,21 @@ class LocalCluster:
         """Writes the wish down first: it holds also if the supervisor is killed at this very moment."""
         directory = self._directory(job_id)
         status = newest_status(directory)
-        if status["finished"] is not None and not status.get("unattended"):
+        if status.finished is not None and not status.unattended:
             return "has ended already"
         if directory.begun():
             attend(directory)
             status = newest_status(directory)
-            if status["finished"] is not None:
-                return f"has ended already ({status['state']}); what was left of it is ended now"
+            if status.finished is not None:
+                return f"has ended already ({status.state}); what was left of it is ended now"
         write_json(directory.cancel, {"kill": kill}, durable=True, reserved=True)
         if not directory.begun():
             end = finalize(directory, CANCELLED_IN_LINE)
             if end is None:
                 return "cancelling"  # its supervisor is there already and sees the wish
             with suppress(PetctlError):
-                look(self.home, end["cluster"])
-            return "cancelled" if end["state"] == "cancelled" else "has ended already"
+                look(self.home, end.cluster)
+            return "cancelled" if end.state == "cancelled" else "has ended already"
         try:
             return str(self._ask(directory, "cancel", kill=kill))
         except Unreachable:
@@ -222,14 +224,14 @@ class LocalCluster:
             directory = self._directory(job_id)  # says that there is none
         try:
             finish(directory)
-            over = newest_status(directory)["finished"] is not None
+            over = newest_status(directory).finished is not None
         except InternalError:  # damaged: then it is over when nobody looks after it
             over = not directory.alive()
         if not over:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
         for other in _resumed_by(directory):
             later = JobDirectory(self.jobs / other)
-            if later.job.exists() and newest_status(later)["finished"] is None:
+            if later.job.exists() and newest_status(later).finished is None:
                 raise InUse(f"{job_id} has the checkpoints that {other} goes on from, and that has not ended")
         cluster = str((read_json(directory.job) or {}).get("cluster", ""))
         remove_directory(directory)
@@ -242,24 +244,25 @@ class LocalCluster:
 
         directory = self._directory(job_id)
         status = self._live(directory, "entered")
-        name = _known_node(status, node)["name"] if node is not None else _first_node(status)["name"]
-        task = (read_json(directory.job) or {})["plan"]["task"]
+        name = (_known_node(status, node) if node is not None else _first_node(status)).name
+        record = read_record(directory)
+        task = record.task
         environment = {
-            **task["env"],
-            **secret_file.secret_values(self.home, (read_json(directory.job) or {})["plan"]["secrets"]),
+            **task.env,
+            **secret_file.secret_values(self.home, record.secrets),
             "PETCTL_JOB_ID": job_id,
             "PETCTL_NODE": name,
-            "PETCTL_OUTPUT_DIR": task["output_dir"],
-            CHECKPOINTS: task["checkpoint_dir"],
-            **{output_variable(output): f"{task['output_dir']}/{output}" for output in task.get("outputs", ())},
+            "PETCTL_OUTPUT_DIR": task.output_dir,
+            CHECKPOINTS: task.checkpoint_dir,
+            **{output_variable(output): f"{task.output_dir}/{output}" for output in task.outputs},
         }
-        cwd = task["cwd"] or str(directory.unpacked / task["code"]["inside"])
-        if task.get("batchai"):
+        cwd = task.cwd or str(directory.unpacked / task.code.inside)
+        if task.batchai:
             from petctl.submission import batchai
 
-            more, work = batchai.environment(read_json(directory.job) or {}, name)
+            more, work = batchai.environment(record, name)
             environment, cwd = {**environment, **more}, work or cwd
-        container = (read_json(directory.job) or {})["plan"].get("container")
+        container = LocalRequest.of(record).container
         if container:
             from petctl.clusters.local.containers.node_containers import enter_container
 
@@ -279,7 +282,7 @@ class LocalCluster:
 
         from petctl.clusters.port_forward import forwarded
 
-        place = row["address"] or "127.0.0.1", port
+        place = row.address or "127.0.0.1", port
         return forwarded(lambda: socket.create_connection(place, timeout=10), local_port, tell)
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
@@ -287,7 +290,7 @@ class LocalCluster:
         directory = self._directory(job_id)
         self._live(directory, "joined")
         join = read_join_file(directory.join)
-        listen = (read_json(directory.job) or {})["plan"]["listen"]
+        listen = LocalRequest.of(read_record(directory)).listen
         if is_loopback(listen):
             if address and not is_loopback(address):
                 raise UsageError(
@@ -325,10 +328,14 @@ class LocalCluster:
             raise NotFound(f"there is no job {job_id!r}; `petctl list` shows the jobs")
         return directory
 
-    def _live(self, directory: JobDirectory, verb: str) -> dict[str, Any]:
+    def _is_own(self, job_id: str) -> bool:
+        record = find_record(JobDirectory(self.jobs / job_id))
+        return record is not None and record.cluster == self.name
+
+    def _live(self, directory: JobDirectory, verb: str) -> JobStatus:
         status = newest_status(directory)
-        if status["finished"] is not None:
-            raise UsageError(f"{directory.id} has ended ({status['state']}) and cannot be {verb}")
+        if status.finished is not None:
+            raise UsageError(f"{directory.id} has ended ({status.state}) and cannot be {verb}")
         return status
 
     def _ask(self, directory: JobDirectory, call: str, **words: Any) -> Any:
@@ -368,17 +375,15 @@ def _resumed_by(directory: JobDirectory) -> list[str]:
         return []
 
 
-def _known_node(status: Mapping[str, Any], name: str) -> dict[str, Any]:
-    names = [row["name"] for row in status["nodes"]]
-    past = [node for past in unpack(status)["rounds"] for node in past["nodes"]]
-    if name not in names and name not in past:
-        known = ", ".join(names) or "none yet"
-        raise NotFound(f"{status['id']} has no node {name!r}; its nodes: {known}")
-    return next((row for row in status["nodes"] if row["name"] == name), {"name": name, "address": ""})
+def _known_node(status: JobStatus, name: str) -> NodeStatus:
+    found = next((node for node in status.nodes if node.name == name), None)
+    if found is None and not any(name in past.nodes for past in status.rounds):
+        known = ", ".join(node.name for node in status.nodes) or "none yet"
+        raise NotFound(f"{status.id} has no node {name!r}; its nodes: {known}")
+    return found or NodeStatus(name, "gone")
 
 
-def _first_node(status: Mapping[str, Any]) -> dict[str, Any]:
-    rows: list[dict[str, Any]] = list(status["nodes"])
-    if not rows:
-        raise UsageError(f"{status['id']} has no node yet: {status['sentence']}")
-    return min(rows, key=lambda row: (row["rank"] is None, row["rank"] or 0))
+def _first_node(status: JobStatus) -> NodeStatus:
+    if not status.nodes:
+        raise UsageError(f"{status.id} has no node yet: {status.sentence}")
+    return min(status.nodes, key=lambda node: (node.rank is None, node.rank or 0))

@@ -10,19 +10,22 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Any, Optional
+from dataclasses import replace
+from typing import Optional
 
 from petctl.clusters.local.controller.start_environment import forget_environment
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_once
+from petctl.clusters.local.job_directory import JobDirectory, read_json, write_once
 from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
-from petctl.errors import InternalError, NotFound, PetctlError
+from petctl.clusters.local.record import LocalRequest, find_status, read_record, write_status
+from petctl.errors import PetctlError
 from petctl.files import take_lock
+from petctl.job.status import JobStatus
 
 CANCELLED_IN_LINE = "cancelled while it was queued"
 
 
-def finalize(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
+def finalize(directory: JobDirectory, reason: str) -> Optional[JobStatus]:
     """Makes the end of a job final: cancelled if its user wanted that, else lost. None when somebody looks after it
     after all."""
     from petctl.agent.data.new_files import keep_new_files
@@ -32,6 +35,7 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
         first_status,
         new_event,
     )
+    from petctl.rendezvous.core.messages import decode_outcome
 
     lock = take_lock(directory.supervisor_lock)
     if lock is None:
@@ -45,24 +49,25 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[dict[str, Any]]:
         if write_once(directory.outcome, {"state": state, "code": code, "sentence": reason, "finished": now}):
             with suppress(OSError):
                 append_event(directory.events, new_event("closing", f"{state}: {reason}"))
-        outcome = read_json(directory.outcome) or {}
-        status = read_json(directory.status) or first_status(record)
-        if status["finished"] is None:
+        written = read_json(directory.outcome)
+        status = find_status(directory) or first_status(record)
+        if status.finished is None:
             sweep(directory.id, directory.nodes)
-            if record["plan"].get("container"):
+            container = LocalRequest.of(record).container
+            if container:
                 from petctl.clusters.local.containers.node_containers import remove_containers
 
-                remove_containers(record["plan"]["container"], directory.id)
+                remove_containers(container, directory.id)
             kept = keep_new_files(str(directory.unpacked), str(directory.outputs))
             if kept:
                 with suppress(OSError):
                     append_event(directory.events, new_event("kept", kept))
-                status = {**status, "results": "; ".join(part for part in (status["results"], kept) if part)}
-            status = close_status(status, outcome, float(outcome.get("finished", now)))
+                status = replace(status, results="; ".join(part for part in (status.results, kept) if part))
+            status = close_status(status, decode_outcome(written), float((written or {}).get("finished", now)))
             with suppress(OSError):  # whoever looks next buries it again
-                write_json(directory.status, status, reserved=True)
+                write_status(directory, status, reserved=True)
         with suppress(PetctlError):  # whoever needs the slots finds that nobody uses them
-            slots_of(directory.home, record["cluster"]).release(directory.id)
+            slots_of(directory.home, record.cluster).release(directory.id)
         forget_environment(directory)
         directory.give_back()
         return status
@@ -81,13 +86,3 @@ def why_lost(directory: JobDirectory) -> str:
     if restarted(directory):
         return "the machine was restarted while it ran"
     return f"its supervisor and all of its nodes were killed; see {directory.supervisor_log}"
-
-
-def read_record(directory: JobDirectory) -> dict[str, Any]:
-    """What was submitted."""
-    record = read_json(directory.job)
-    if record is None and not directory.path.exists():
-        raise NotFound(f"job {directory.id!r} no longer exists; another process removed it")
-    if record is None:
-        raise InternalError(f"{directory.job} is missing or damaged; forget the job with: petctl rm {directory.id}")
-    return record

@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Callable, Dict, Iterator, Optional
 
 from petctl.clusters.base import Listed
-from petctl.clusters.local.finalize import read_record, restarted, why_lost
+from petctl.clusters.local.finalize import restarted, why_lost
 from petctl.clusters.local.job_directory import JobDirectory, read_json
 from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, wanted_nodes
 from petctl.clusters.local.queue.scheduler import REVIVE_WITHIN
+from petctl.clusters.local.record import find_status, read_record, read_status
 from petctl.errors import InternalError, NotFound, PetctlError
+from petctl.job.record import JobRecord
+from petctl.job.status import JobStatus
 
 LOOK_AGAIN = 0.05
 
@@ -30,21 +34,21 @@ _dead_since: Dict[Path, float] = {}
 """Jobs without any process, since this process first saw that: several are given their time to be back at once."""
 
 
-def newest_status(directory: JobDirectory) -> dict[str, Any]:
+def newest_status(directory: JobDirectory) -> JobStatus:
     """What is known about the job now, final as soon as nothing of it goes on."""
     record = read_record(directory)
-    status = read_json(directory.status)
-    if status is not None and status["finished"] is not None:
+    status = read_status(directory)
+    if status is not None and status.finished is not None:
         return status
     if not directory.begun():
         waiting = _waiting_status(directory, record, status)
         if waiting is not None:
             return waiting
-        status = read_json(directory.status)
-    if (status is None or status["finished"] is None) and gone(directory):
-        newer = read_json(directory.status)  # its supervisor may have ended meanwhile, as it should
+        status = read_status(directory)
+    if (status is None or status.finished is None) and gone(directory):
+        newer = read_status(directory)  # its supervisor may have ended meanwhile, as it should
         status = newer or status or _first_status(record)
-        if status["finished"] is None:
+        if status.finished is None:
             return _lost_status(directory, status)
     return status or _first_status(record)
 
@@ -70,13 +74,11 @@ def _listed(directory: JobDirectory) -> Listed:
         return Listed(directory.id, error=error)
 
 
-def _waiting_status(
-    directory: JobDirectory, record: dict[str, Any], status: Optional[dict[str, Any]]
-) -> Optional[dict[str, Any]]:
+def _waiting_status(directory: JobDirectory, record: JobRecord, status: Optional[JobStatus]) -> Optional[JobStatus]:
     """The status of a job that has not begun; None when it has, meanwhile."""
     state, stopped = "queued", False
     try:
-        view = queue_of(directory.home, record["cluster"]).peek(directory.id)
+        view = queue_of(directory.home, record.cluster).peek(directory.id)
         if view.standing(directory.id) is None:
             # Its submitter was killed, or a power cut took the end of the slots' file.
             view = view.with_claim(claim_of(directory, record))
@@ -85,10 +87,10 @@ def _waiting_status(
             return None
         stopped = view.stopped
         sentence = place.sentence()
-        if record["cluster"] != LOCAL and not place.ahead:
+        if record.cluster != LOCAL and not place.ahead:
             from petctl.clusters.local.pools.nodes import shortage  # only clusters that were made can be short of nodes
 
-            why = shortage(directory.home, record["cluster"], place.minimum)
+            why = shortage(directory.home, record.cluster, place.minimum)
             sentence += f"; {why}" if why else ""
         if place.granted:
             state = "pending"
@@ -98,20 +100,21 @@ def _waiting_status(
     except (PetctlError, OSError) as error:
         sentence = f"queued: {error}"
     base = status or _first_status(record)
-    size = {**base["size"], "wanted": wanted_nodes(directory, record["plan"])}
-    more = {"unattended": True} if stopped else {}
-    return {**base, "state": state, "sentence": sentence, "size": size, **more}
+    size = replace(base.size, wanted=wanted_nodes(directory, record))
+    return replace(base, state=state, sentence=sentence, size=size, unattended=stopped)
 
 
-def _lost_status(directory: JobDirectory, status: dict[str, Any]) -> dict[str, Any]:
+def _lost_status(directory: JobDirectory, status: JobStatus) -> JobStatus:
     """What its last status will be once somebody has written it."""
     from petctl.controller.status.records import close_status  # few jobs are lost
+    from petctl.rendezvous.core.messages import decode_outcome
 
     state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
-    outcome = read_json(directory.outcome) or {"state": state, "code": code, "sentence": why_lost(directory)}
-    closed = close_status(status, outcome, float(outcome.get("finished") or _last_sign(directory)))
+    written = read_json(directory.outcome) or {"state": state, "code": code, "sentence": why_lost(directory)}
+    outcome = decode_outcome(written)
+    closed = close_status(status, outcome, float(written.get("finished") or _last_sign(directory)))
     advice = f"petctl cancel {directory.id} ends what is left of it"
-    return {**closed, "sentence": f"{outcome['sentence']}; {advice}", "unattended": True}
+    return replace(closed, sentence=f"{outcome.sentence}; {advice}", unattended=True)
 
 
 def _last_sign(directory: JobDirectory) -> float:
@@ -139,15 +142,15 @@ def _seems_dead(directory: JobDirectory) -> bool:
     status = None
     alive = not directory.begun() or directory.alive()
     if not alive:
-        status = read_json(directory.status)
-    if alive or (status is not None and status["finished"] is not None):
+        status = find_status(directory)
+    if alive or (status is not None and status.finished is not None):
         _dead_since.pop(directory.path, None)
         return False
     _dead_since.setdefault(directory.path, time.monotonic())
     return True
 
 
-def _first_status(record: dict[str, Any]) -> dict[str, Any]:
+def _first_status(record: JobRecord) -> JobStatus:
     from petctl.controller.status.records import first_status  # every command comes here, and most find a status
 
     return first_status(record)

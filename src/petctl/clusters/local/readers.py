@@ -10,22 +10,24 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from petctl.agent.logs.inotify import Watcher
 from petctl.agent.logs.log_files import LogName, list_logs
 from petctl.agent.logs.log_follow import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.job_status import newest_status
+from petctl.clusters.local.record import find_record
 from petctl.clusters.own_paths import own_paths
 from petctl.errors import PetctlError
+from petctl.job.status import JobStatus
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
 
 
-def watch_status(directory: JobDirectory, seen: Mapping[str, Any], timeout: float) -> dict[str, Any]:
+def watch_status(directory: JobDirectory, seen: JobStatus | None, timeout: float) -> JobStatus:
     """A status other than `seen`, or the newest after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     watcher = Watcher()
@@ -48,7 +50,7 @@ def read_events(directory: JobDirectory, follow: bool) -> Iterator[dict[str, Any
     try:
         watcher.watch(str(directory.path))
         while True:
-            over = not follow or newest_status(directory)["finished"] is not None
+            over = not follow or newest_status(directory).finished is not None
             try:
                 with open(directory.events, "rb") as file:
                     file.seek(position)
@@ -71,8 +73,8 @@ def read_events(directory: JobDirectory, follow: bool) -> Iterator[dict[str, Any
 
 def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
     """What the workers wrote, line by line; with `follow` until the job has ended and everything is out."""
-    nodes = _NodeOf(directory)
-    shown = own_paths((read_json(directory.job) or {}).get("code") or {}, str(directory.unpacked))
+    nodes, record = _NodeOf(directory), find_record(directory)
+    shown = own_paths(record.code if record else {}, str(directory.unpacked))
     # The end of what the workers wrote is in the newest round; those before it have ends of their own.
     least = 0 if wanted.tail is None or wanted.round is not None else _newest_round(directory)
 
@@ -121,8 +123,8 @@ def _from_store(
     directory: JobDirectory, accept: Callable[[LogName], bool], tail: int | None
 ) -> Iterator[tuple[LogName, bytes]]:
     """The logs of ranks that have none here: their node was elsewhere. The store is asked only if there are such."""
-    record = read_json(directory.job) or {}
-    if "" not in record.get("plan", {}).get("task", {}).get("results", {}):
+    record = find_record(directory)
+    if record is None or "" not in record.task.results:
         return
     here = {(name.round, name.rank) for name, _ in list_logs(str(directory.logs))}
     ran = {
@@ -177,8 +179,8 @@ class _NodeOf:
 
 
 def _tell_end(directory: JobDirectory, over: threading.Event, wake: Callable[[], None]) -> None:
-    status: dict[str, Any] = {"finished": None}
-    while status["finished"] is None and not over.is_set():
+    status: JobStatus | None = None
+    while (status is None or status.finished is None) and not over.is_set():
         status = watch_status(directory, status, LOOK_ANYWAY)
     if not over.is_set():
         over.set()

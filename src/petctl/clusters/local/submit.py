@@ -11,28 +11,28 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.addresses import is_address, is_loopback
 from petctl.clusters.local.commands import supervisor_argv
 from petctl.clusters.local.controller.start_environment import forget_environment, keep_environment
-from petctl.clusters.local.job_directory import JobDirectory, write_json, write_text
+from petctl.clusters.local.job_directory import JobDirectory, write_text
 from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, slots_of
+from petctl.clusters.local.record import LocalRequest, write_record
 from petctl.errors import PetctlError
 from petctl.files import make_private_directory, sync_directory
+from petctl.job.record import JobRecord
 from petctl.rendezvous.net.join_file import JoinFile, write_join_file
 
 ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed submitter is removed
 
 
-def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
+def accept(directory: JobDirectory, record: JobRecord) -> None:
     """The job is accepted once it has its directory; AlreadyExists when there is one."""
-    jobs, line = directory.path.parent, queue_of(directory.home, plan["cluster"])
+    jobs, line = directory.path.parent, queue_of(directory.home, record.cluster)
     make_private_directory(jobs)
     _remove_abandoned(jobs)
     if directory.path.exists():
@@ -40,13 +40,13 @@ def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
             line.look()
         raise AlreadyExists(f"job {directory.id} already exists")
     draft = jobs / f".new-{secrets.token_hex(6)}"
-    slots = slots_of(directory.home, plan["cluster"])
+    slots = slots_of(directory.home, record.cluster)
     try:
         draft.mkdir(mode=0o700)
-        _write(draft, directory, plan)
+        _write(draft, directory, record)
         with slots.steps():
             # In line first: a job that is there is one that the line knows, whoever is killed when.
-            slots.enter(claim_of(directory, plan))
+            slots.enter(claim_of(directory, record))
             _give_name(draft, directory)
             sync_directory(jobs)
             with suppress(PetctlError):  # it is in line, and whoever looks next starts it
@@ -58,36 +58,35 @@ def accept(directory: JobDirectory, plan: Mapping[str, Any]) -> None:
         raise
 
 
-def _write(draft: Path, final: JobDirectory, plan: Mapping[str, Any]) -> None:
+def _write(draft: Path, final: JobDirectory, record: JobRecord) -> None:
     here = JobDirectory(draft)
     for folder in (here.logs, here.outputs, here.checkpoints):
         folder.mkdir()
     token, pin = secrets.token_hex(32), ""
     write_text(here.token, token + "\n", mode=0o600)
-    listen = plan["plan"]["listen"]
-    if not is_loopback(listen):
+    request = LocalRequest.of(record)
+    if not is_loopback(request.listen):
         from petctl.clusters.certificate import make_certificate
 
-        address = plan["plan"]["address"]
+        address = request.address
         certificate, key, pin = make_certificate(*(([], [address]) if is_address(address) else ([address], [])))
         write_text(here.certificate, certificate.decode())
         write_text(here.key, key.decode(), mode=0o600)
-    container = plan["plan"].get("container")
-    if container:
+    if request.container:
         from petctl.clusters.agent_archive import build_agent
 
         build_agent(here.agent)
     # From inside a container nobody can start one: whoever looks at the job does (job_status.py).
-    argv = supervisor_argv(final) if not container else ["true"]
+    argv = supervisor_argv(final) if not request.container else ["true"]
     revive = {"argv": argv, "lock": str(final.revive_lock), "log": str(final.supervisor_log)}
     join = JoinFile(final.id, token, pin, {"file": str(final.coordinator)}, revive)
     write_join_file(here.join, join.for_nodes())
-    if plan["code"]:
+    if record.code:
         # A link: the archive lives as long as one job needs it, and many jobs cost one.
-        os.link(plan["code"]["archive"], here.code)
+        os.link(record.code["archive"], here.code)
     keep_environment(here, final)
     here.reserve()
-    write_json(here.job, plan, durable=True)
+    write_record(here, record)
 
 
 def _give_name(draft: Path, directory: JobDirectory) -> None:

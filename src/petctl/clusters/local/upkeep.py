@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from typing import Any, Mapping
 
 from petctl.clusters.local.controller.spawn import bring_back
-from petctl.clusters.local.finalize import finalize, read_record, why_lost
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.finalize import finalize, why_lost
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.job_status import LOOK_AGAIN, gone
 from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import claim_of, running_nodes, slots_of
 from petctl.clusters.local.queue.scheduler import REVIVE_WITHIN
+from petctl.clusters.local.record import LocalRequest, read_record, read_status
 from petctl.errors import PetctlError
+from petctl.job.record import JobRecord
 
 
 def attend(directory: JobDirectory) -> None:
@@ -28,7 +29,7 @@ def attend(directory: JobDirectory) -> None:
     record = read_record(directory)
     if directory.begun():
         finish(directory)
-        if record["plan"].get("container") and _forsaken(directory):
+        if LocalRequest.of(record).container and _forsaken(directory):
             bring_back(directory, record)
     with suppress(PetctlError, OSError):  # the job's status tells what is wrong with the queue
         move_on(directory, record)
@@ -40,19 +41,19 @@ def finish(directory: JobDirectory) -> None:
         finalize(directory, why_lost(directory))
 
 
-def move_on(directory: JobDirectory, record: Mapping[str, Any]) -> None:
+def move_on(directory: JobDirectory, record: JobRecord) -> None:
     """Starts whoever is due in the job's queue; its own place there is kept, or given to it anew."""
-    line = queue_of(directory.home, record["cluster"])
+    line = queue_of(directory.home, record.cluster)
     view = line.look()
     if not directory.begun() and view.standing(directory.id) is None:
         # Its submitter was killed, or a power cut took the end of the slots' file.
-        slots_of(directory.home, record["cluster"]).enter(claim_of(directory, record))
+        slots_of(directory.home, record.cluster).enter(claim_of(directory, record))
         line.look()
 
 
 def _is_over(directory: JobDirectory) -> bool:
-    status = read_json(directory.status)
-    return status is not None and status["finished"] is not None
+    status = read_status(directory)
+    return status is not None and status.finished is not None
 
 
 def _forsaken(directory: JobDirectory) -> bool:

@@ -18,6 +18,7 @@ from petctl.errors import PetctlError
 if TYPE_CHECKING:
     from petctl.clusters.base import Cluster
     from petctl.compat.act.config.config import Config
+    from petctl.job.record import JobRecord
     from petctl.jobs import Status
 
 COLUMNS = (
@@ -83,7 +84,7 @@ def _rows(
         if states is not None and STATUS[status.state] not in states:
             continue
         status, record = _whole(where, status), _record(where, status.id)
-        named = str(record.get("job", {}).get("experiment", ""))
+        named = str(record.job.get("experiment", "")) if record else ""
         if experiment is None or named == experiment:
             yield {**facts_of(status, record), **({"experiment": named} if named else {})}
 
@@ -98,11 +99,11 @@ def _whole(where: Cluster, status: Status) -> Status:
     return status
 
 
-def _record(where: Cluster, job: str) -> dict[str, Any]:
+def _record(where: Cluster, job: str) -> JobRecord | None:
     try:
         return where.record(job)
     except PetctlError:  # damaged, or removed meanwhile: the others must still be listed
-        return {}
+        return None
 
 
 def _cell(value: object) -> str:
@@ -133,6 +134,7 @@ def _machine(home: Path, where: Any) -> dict[str, object]:
     from petctl.clusters.local.queue.queue import look
     from petctl.clusters.local.queue.queue_claims import slots_of
     from petctl.clusters.local.queue.slots import default_slots
+    from petctl.clusters.local.record import LocalRequest
     from petctl.config.settings import positive_setting
 
     look(home, where.name)
@@ -142,8 +144,8 @@ def _machine(home: Path, where: Any) -> dict[str, object]:
     room: dict[str, object] = {"max_nodes": total, "running_nodes": used, "free_nodes": max(0, total - used)}
     gpus = len(visible_gpus(os.environ))
     if gpus:
-        plans = ((claim.granted, _record(where, claim.job).get("plan", {})) for claim in claims if claim.granted)
-        held = sum(nodes * int(plan.get("gpus") or 0) for nodes, plan in plans)
+        records = ((claim.granted, _record(where, claim.job)) for claim in claims if claim.granted)
+        held = sum(nodes * LocalRequest.of(record).gpus for nodes, record in records if record)
         room |= {"total_gpu": gpus, "free_gpu": max(0, gpus - held)}
     return room
 

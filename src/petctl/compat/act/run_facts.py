@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from petctl.compat.act.compile import GPUS, LABEL, command_of
 
 if TYPE_CHECKING:
+    from petctl.job.record import JobRecord
     from petctl.jobs import JobHandle, Status
 
 STATUS = {
@@ -40,10 +41,10 @@ def facts(handle: JobHandle, paths: Sequence[Path] = ()) -> dict[str, object]:
 
 
 def facts_of(
-    status: Status, record: Mapping[str, Any], paths: Sequence[Path] = (), now: float | None = None
+    status: Status, record: JobRecord | None, paths: Sequence[Path] = (), now: float | None = None
 ) -> dict[str, object]:
-    """The same of a status and a record that are at hand; the record may be empty."""
-    job = record.get("job", {})
+    """The same of a status and a record that are at hand; the record may be missing."""
+    job = record.job if record else {}
     known = {
         "appID": status.id,
         "appID-s": status.id[-_SHORT:],
@@ -53,7 +54,7 @@ def facts_of(
         **_commanded(job, status),
         "num_gpu": _gpus(job, status),
         "docker_image": job.get("image"),
-        "data_store": {str(folder["name"]): str(folder["location"]) for folder in record.get("folders") or ()},
+        "data_store": {str(folder["name"]): str(folder["location"]) for folder in (record.folders if record else ())},
         "ssh": f"act ssh {status.id}" if STATUS[status.state] == "Running" else "",
         **_logged(paths),
         **_became(status),

@@ -89,12 +89,12 @@ def resubmit(
     `config`: for a run whose own is not to be found."""
     before = find_run(reference)
     record = before.record()
-    job = record["job"]
+    job = record.job
     labels = job.get("labels", {})
     if LABEL not in labels:  # one of petctl's own
         return _replaced(before, lambda: api.resubmit(before.id, to.cluster if to else None, new_code), say)
     target = to or own_config(labels[LABEL], config)
-    source = (record.get("code") or {}).get("source", "")
+    source = record.code.get("source", "")
     if source.startswith("/") and Path(source).resolve() != target.root.resolve():
         say(f"{before.id} had the code of {source}; the new run has code and configuration of {target.root}")
     with opened(target.accounts):
@@ -102,7 +102,7 @@ def resubmit(
         target = without_missing_engine(target, say)
         again = _job(target, wish_of(job, target), pinned, say)
         # Refused now rather than when the old run is gone.
-        find_cluster(target.cluster, petctl_home()).plan(again, new_run_id(target.experiment), pinned.code)
+        find_cluster(target.cluster, petctl_home()).build_record(again, new_run_id(target.experiment), pinned.code)
         return _replaced(before, lambda: _submitted(target, again, pinned), say)
 
 

@@ -3,32 +3,36 @@ Pure: facts in, fields of the status out."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
+from petctl.job.status import NodeStatus, ProgressStatus, RankProgress
 from petctl.rendezvous.core.machine import GATHERING, RUNNING, Coordinator
 from petctl.text import counted
 
 
-def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> List[Dict[str, Any]]:
+def node_rows(facts: Mapping[str, Any], kept: Mapping[str, Mapping[str, Any]]) -> List[NodeStatus]:
     """One row per node: those that have joined, and those that are only being started."""
-    rows: Dict[str, Dict[str, Any]] = {
-        name: {"name": name, "address": "", "state": "starting", "rank": None, "ranks": [], **own}
-        for name, own in kept.items()
-    }
+    rows = {name: NodeStatus(name, "starting", **own) for name, own in kept.items()}
     for node in facts["nodes"]:
         own = kept.get(node["name"], {"pid": 0, "restarts": 0})  # not ours: it joined with a token
         first = node["first_rank"]
-        rows[node["name"]] = {
-            "name": node["name"],
-            "address": node["address"],
-            "state": node["state"],
-            "rank": node["rank"],
-            "ranks": list(range(first, first + node["procs"])) if first is not None else [],
-            "restarts": own["restarts"],
-            "pid": own["pid"],
-            "sentence": node["note"],
-        }
-    return sorted(rows.values(), key=lambda row: (len(row["name"]), row["name"]))
+        rows[node["name"]] = NodeStatus(
+            node["name"],
+            node["state"],
+            node["address"],
+            node["rank"],
+            list(range(first, first + node["procs"])) if first is not None else [],
+            own["restarts"],
+            own["pid"],
+            node["note"],
+        )
+    return sorted(rows.values(), key=lambda row: (len(row.name), row.name))
+
+
+def progress_of(facts: Mapping[str, Any]) -> Optional[ProgressStatus]:
+    """What the workers have reported in this round; None where they have not."""
+    told = facts["progress"]
+    return told and ProgressStatus(**{**told, "ranks": [RankProgress(**rank) for rank in told["ranks"]]})
 
 
 def members_of(machine: Coordinator) -> Dict[str, List[int]]:

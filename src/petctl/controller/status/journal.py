@@ -9,28 +9,36 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Optional
 
 from petctl.controller.status.records import History, close_status, new_event
+from petctl.job.status import JobStatus
+from petctl.rendezvous.core.messages import Outcome
 
 INTERVAL = 0.05  # seconds between two pictures
 PROGRESS_INTERVAL = 1.0  # ... and between two that differ only in the progress of the workers
 EFFORT = 20  # with very many nodes a picture takes longer: spend at most a twentieth of the time on them
 
 
-class Chronicle:
-    """`picture` is asked for the newest status fields whenever one is due; `status` is the last that was made."""
+def as_it_was(status: JobStatus) -> JobStatus:
+    """No news."""
+    return status
 
-    def __init__(self, status: Dict[str, Any], events: Iterable[Dict[str, Any]]) -> None:
+
+class Chronicle:
+    """`picture` makes the newest status of the last one whenever one is due; `status` is the last that was made."""
+
+    def __init__(self, status: JobStatus, events: Iterable[Dict[str, Any]]) -> None:
         self.history = History()
         for event in events:
             self.history.take(event)
         self.status = status
-        self.picture: Callable[[], Dict[str, Any]] = dict
+        self.picture: Callable[[JobStatus], JobStatus] = as_it_was
         self._timer: Optional[asyncio.TimerHandle] = None
         self._next = 0.0
-        self._kept: Optional[Dict[str, Any]] = None
-        self._last: Optional[Dict[str, Any]] = None
+        self._kept: Optional[JobStatus] = None
+        self._last: Optional[JobStatus] = None
         self._progress_at = 0.0
 
     def put_event(self, event: Dict[str, Any]) -> None:
@@ -64,13 +72,17 @@ class Chronicle:
 
     def write(self) -> None:
         """Makes a picture, and passes it on if it has changed."""
-        history = self.history
-        status = {**self.status, **self.picture(), "rounds": history.rounds, "started": history.started}
-        status["rounds_run"], status["last_failure"] = history.ran, history.last_failure
-        status["nodes_lost"], status["seconds_lost"] = history.nodes_lost, history.seconds_lost
-        if status["state"] != self.status["state"]:
-            status["since"] = time.time()
-        self.status = status
+        history, status = self.history, self.picture(self.status)
+        self.status = replace(
+            status,
+            since=time.time() if status.state != self.status.state else status.since,
+            rounds=list(history.rounds),
+            started=history.started,
+            rounds_run=history.ran,
+            last_failure=history.last_failure,
+            nodes_lost=history.nodes_lost,
+            seconds_lost=history.seconds_lost,
+        )
         self._keep()
 
     def freeze(self) -> None:
@@ -78,11 +90,11 @@ class Chronicle:
         self.write()
         self._last = self.status
 
-    def finish(self, outcome: Dict[str, Any], finished: float, **late: Any) -> None:
+    def finish(self, outcome: Outcome, finished: float, **late: Any) -> None:
         """The last picture, with what became known after the end; none is made after it."""
         if self._timer is not None:
             self._timer.cancel()
-        self.status = {**close_status(self._last or self.status, outcome, finished), **late}
+        self.status = replace(close_status(self._last or self.status, outcome, finished), **late)
         self._keep(last=True)
 
     def _keep(self, last: bool = False) -> None:
@@ -90,8 +102,8 @@ class Chronicle:
             return  # the next heartbeat brings us back
         self._progress_at = time.monotonic() + PROGRESS_INTERVAL
         if self.put_status(last):
-            self._kept = {**self.status, "rounds": list(self.status["rounds"])}
+            self._kept = self.status
 
     def _only_progress(self) -> bool:
         """Has nothing else changed since the last picture?"""
-        return self._kept is not None and {**self.status, "progress": 0} == {**self._kept, "progress": 0}
+        return self._kept is not None and replace(self.status, progress=None) == replace(self._kept, progress=None)

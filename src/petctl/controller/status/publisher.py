@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Any, Dict, List, Set, Tuple
+from typing import Any, Dict, List, Optional, Set, Tuple
 
-from petctl.controller.status.compact import pack
 from petctl.controller.status.event_printer import Printer
-from petctl.controller.status.journal import Chronicle
+from petctl.controller.status.journal import Chronicle, as_it_was
 from petctl.controller.status.records import append_event, new_event
+from petctl.job.status import JobStatus
+from petctl.rendezvous.core.messages import Outcome
 
 WATCH_LIMIT = 30.0  # seconds that a watcher may wait for an answer
 _PICTURES = 1 << 24  # of one coordinator; versions of two of them do not meet below that
@@ -25,14 +26,14 @@ class Board(Chronicle):
     """One job's chronicle, for whoever reads the container's output or asks the coordinator."""
 
     def __init__(
-        self, status: Dict[str, Any], events: List[Dict[str, Any]], epoch: int, memory: Path, printer: Printer
+        self, status: JobStatus, events: List[Dict[str, Any]], epoch: int, memory: Path, printer: Printer
     ) -> None:
         super().__init__(status, events)
         self.version = epoch * _PICTURES
         self._memory, self._printer = memory, printer
         self._forgetful = False  # an event could not be remembered
         self._watchers: Set[asyncio.Future[None]] = set()
-        self._packed: Tuple[Dict[str, Any], Dict[str, Any]] = ({}, {})  # the newest status, and its short form
+        self._packed: Tuple[Optional[JobStatus], Dict[str, Any]] = (None, {})  # the newest status, and its short form
         self._over = False
 
     def put_event(self, event: Dict[str, Any]) -> None:
@@ -77,16 +78,16 @@ class Board(Chronicle):
     def _short(self) -> Dict[str, Any]:
         """The status in its short form, made once for all who watch."""
         if self._packed[0] is not self.status:
-            self._packed = (self.status, pack(self.status))
+            self._packed = (self.status, self.status.pack())
         return self._packed[1]
 
-    async def close(self, outcome: Dict[str, Any], finished: float, **late: Any) -> None:
+    async def close(self, outcome: Outcome, finished: float, **late: Any) -> None:
         """The last picture, with what became known after the end: printed, and given to all who watch."""
-        self.picture = dict
+        self.picture = as_it_was
         self.finish(outcome, finished, **late)
         self._over = True
         self._wake()
-        self._printer.print(new_event("final", str(outcome["sentence"]), status=pack(self.status)), always=True)
+        self._printer.print(new_event("final", outcome.sentence, status=self.status.pack()), always=True)
         # A watcher wakes in the next turn of the loop; its answer is a task's result, which is sent two turns later.
         for _ in range(4):
             await asyncio.sleep(0)

@@ -171,6 +171,7 @@ class Report:
     elastic: bool = False  # a worker of it has said that it can wait, parked, for its place
     progress: Optional[Progress] = None  # of its workers in `round`
     offer: str = ""  # what the other members' agents should know of it in `round`; nothing is decided by it
+    sending: bool = False  # its part is over, and it sends what its workers have made: an ending job waits for it
     serving: bool = False  # its workers that end by themselves have ended well; the others run to the job's end
 
 

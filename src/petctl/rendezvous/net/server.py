@@ -372,7 +372,7 @@ def _is_history(past: object) -> bool:
         and all(
             isinstance(entry, dict)
             and all(type(entry.get(name)) is kind for name, kind in kinds.items())
-            and isinstance(entry.get("members"), (list, dict))  # its short form, or its long one
+            and isinstance(entry.get("blocks"), list)
             and all(type(entry.get(name)) in (int, float) for name in ("started", "seconds_lost"))
             for entry in rounds
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from petctl.clusters.kubernetes.cluster import KubernetesCluster
 from petctl.clusters.kubernetes.names import ID, ROLE
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
-from petctl.jobs.status import status_from
+from petctl.job.status import JobStatus, NodeStatus
 from petctl.kube.api import Items
 from petctl.kube.failures import (
     Forbidden,
@@ -31,7 +32,9 @@ from petctl.kube.failures import (
     ObjectExists,
     ServerUnreachable,
 )
+from petctl.rendezvous.core.events import Config
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
+from tests.unit.records import job_record
 
 pytestmark = pytest.mark.timeout(60)
 JOB = "train-2222"
@@ -40,18 +43,9 @@ MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 EVENTS = f"/api/v1/namespaces/{NAMESPACE}/events"
 ELASTIC = f"/apis/petctl.dev/v1/namespaces/{NAMESPACE}/elasticjobs"
 COORDINATOR, NODES = f"{JOBS}/{JOB}-coordinator", f"{JOBS}/{JOB}-node"
-RECORD: dict[str, Any] = {
-    "id": JOB,
-    "name": "train",
-    "cluster": "k8s",
-    "submitted": 1_000.0,
-    "command": "train.py",
-    "cwd": "/home/somebody",
-    "code": {},
-    "directory": "",
-    "plan": {"config": {"min_nodes": 1, "wanted": 2, "max_nodes": 4, "restarts": 3}, "pieces": 0},
-}
-RUNNING = {**job_status.waiting_status(RECORD, {"spec": {}}, []), "state": "running", "sentence": "all is well"}
+KNOWN = job_record(JOB, cluster="k8s", command="train.py", request={"namespace": "team"}, config=Config(1, 4, 2))
+RECORD: dict[str, Any] = KNOWN.to_dict()
+RUNNING = replace(job_status.waiting_status(KNOWN, {"spec": {}}, []), state="running", sentence="all is well")
 AWAY = ServerUnreachable("the server cannot be reached")
 NOBODY = Unreachable("nobody listens")
 
@@ -178,8 +172,8 @@ def answers(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, *what: 
     return made
 
 
-def told(status: dict[str, Any], version: int = 1) -> dict[str, Any]:
-    return {"version": version, "status": status}
+def told(status: JobStatus, version: int = 1) -> dict[str, Any]:
+    return {"version": version, "status": status.pack()}
 
 
 # -- status ------------------------------------------------------------------------------------------------------------
@@ -199,9 +193,9 @@ def test_a_coordinator_that_cannot_be_asked_is_waited_for(
 ) -> None:
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, failure)
-    assert cluster.status(JOB)["state"] == "starting"
+    assert cluster.status(JOB).state == "starting"
     server.objects[COORDINATOR]["status"] = {"failed": 1}
-    assert cluster.status(JOB)["state"] == "recovering"
+    assert cluster.status(JOB).state == "recovering"
 
 
 @pytest.mark.parametrize("failed", [0, 1])
@@ -209,13 +203,14 @@ def test_a_coordinator_that_has_said_its_last_word_is_not_taken_for_one_that_com
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch, failed: int
 ) -> None:
     """Its process has gone, and Kubernetes has not seen that yet."""
-    final = {**RUNNING, "state": "cancelled", "sentence": "cancelled by the user", "finished": 5.0, "exit_code": 130}
-    event = json.dumps({"kind": "final", "status": final}).encode()
+    words = "cancelled by the user"
+    final = replace(RUNNING, state="cancelled", sentence=words, finished=5.0, exit_code=130)
+    event = json.dumps({"kind": "final", "status": final.pack()}).encode()
     monkeypatch.setattr(server, "log", lambda *words, **more: iter([b"something else\n", event]))
     server.pods = [coordinator()]
     server.objects[COORDINATOR]["status"] = {"failed": failed}
     answers(cluster, monkeypatch, NOBODY)
-    status = status_from(cluster.status(JOB))
+    status = cluster.status(JOB)
     assert (status.state, status.sentence, status.final) == ("running", "cancelled by the user", False)
 
 
@@ -224,8 +219,8 @@ def test_a_submission_that_was_cut_short_before_its_nodes_says_so(
 ) -> None:
     server.pods = [coordinator()]
     del server.objects[NODES]
-    answers(cluster, monkeypatch, told({**RUNNING, "sentence": "waiting for nodes"}))
-    status = status_from(cluster.status(JOB))
+    answers(cluster, monkeypatch, told(replace(RUNNING, sentence="waiting for nodes")))
+    status = cluster.status(JOB)
     assert status.cut_short and "nodes 0, 1: its submission was interrupted" in status.sentence
 
 
@@ -267,14 +262,14 @@ def test_a_job_whose_pods_are_killed_for_memory_says_so_while_it_waits_and_when_
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator(), killed(), Pod("n-1-a", 1)]
-    other = {"name": "1", "state": "running", "sentence": ""}
-    waiting = {**RUNNING, "nodes": [other], "rounds": [{"reason": "node 0 was lost: its connection closed"}]}
+    other = NodeStatus("1", "running")
+    waiting = replace(RUNNING, nodes=[other], nodes_lost=1)
     answers(cluster, monkeypatch, told(waiting))
-    assert cluster.status(JOB)["sentence"] == f"all is well; node 0: its pod {MEMORY}"
+    assert cluster.status(JOB).sentence == f"all is well; node 0: its pod {MEMORY}"
     server.pods.append(Pod("n-0-b", 0, born=5))
-    back = {**waiting, "nodes": [{**other, "name": "0"}, other]}
+    back = replace(waiting, nodes=[replace(other, name="0"), other])
     answers(cluster, monkeypatch, told(back))
-    assert cluster.status(JOB)["sentence"] == f"all is well; pod n-0-a of node 0 {MEMORY}"
+    assert cluster.status(JOB).sentence == f"all is well; pod n-0-a of node 0 {MEMORY}"
 
 
 @pytest.mark.parametrize("elastic", [False, True])
@@ -296,7 +291,7 @@ def test_a_job_that_failed_without_a_failed_worker_says_how_its_pods_ended(
         }
         owner = {"kind": "ElasticJob", "metadata": {}, "spec": {}, "status": {"ends": [entry]}}
         server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"], f"{ELASTIC}/{JOB}": owner}
-    status = status_from(cluster.status(JOB))
+    status = cluster.status(JOB)
     assert status.sentence == f"only 0 of at least 1; pod n-0-a of node 0 {MEMORY}"
     assert find(status.sentence) == "host-out-of-memory"
 
@@ -339,11 +334,11 @@ def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: Kubernetes
     server.objects[COORDINATOR]["status"] = {"failed": 1}
     server.pods = [ended]
     waiting = "its coordinator is being replaced, and no node is running meanwhile"
-    assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}"
+    assert cluster.status(JOB).sentence == f"{waiting}; c-0-a {MEMORY}"
     server.pods.append(coordinator("Pending", "c-0-b", creationTimestamp="2026-01-02T03:06:00Z"))
-    assert cluster.status(JOB)["sentence"] == f"{waiting}; c-0-a {MEMORY}; c-0-b is being created"
+    assert cluster.status(JOB).sentence == f"{waiting}; c-0-a {MEMORY}; c-0-b is being created"
     server.pods.append(Pod("n-0-a", 0))
-    assert cluster.status(JOB)["sentence"].startswith("its coordinator is being replaced, and its workers keep running")
+    assert cluster.status(JOB).sentence.startswith("its coordinator is being replaced, and its workers keep running")
 
 
 # -- watch -------------------------------------------------------------------------------------------------------------
@@ -353,7 +348,7 @@ def test_a_watch_ends_with_what_is_new(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
-    later = {**RUNNING, "sentence": "still well"}
+    later = replace(RUNNING, sentence="still well")
     link = answers(cluster, monkeypatch, told(RUNNING, 7), told(later, 8))
     assert cluster.watch(JOB, RUNNING, 1000.0) == later
     assert link.calls[1][1]["seen"] == 7
@@ -369,7 +364,7 @@ def test_a_watch_of_a_job_without_coordinator_sees_what_became_of_its_pods_since
     ended = coordinator("Succeeded")
     ended.object["status"]["containerStatuses"] = [{"state": {"terminated": {"message": message}}}]
     server.on_wait = [lambda: server.pods.__setitem__(0, ended)]
-    assert cluster.watch(JOB, seen, 1000.0)["state"] == "succeeded"
+    assert cluster.watch(JOB, seen, 1000.0).state == "succeeded"
     assert server.waits == ["42"]  # of that very list: what changes between the two is not missed
 
 
@@ -387,7 +382,7 @@ def test_a_watch_outlives_versions_that_are_too_old_and_a_server_that_is_away(
         server.objects[COORDINATOR]["status"] = {"failed": 1}
 
     server.on_wait = [too_old, away]
-    assert cluster.watch(JOB, seen, 1000.0)["state"] == "recovering"
+    assert cluster.watch(JOB, seen, 1000.0).state == "recovering"
     assert server.trouble == []
 
 
@@ -426,7 +421,7 @@ def test_a_job_without_coordinator_is_cancelled_from_outside(
     server.objects[COORDINATOR]["status"] = {"failed": failed}
     assert cluster.cancel(JOB, False) == f"cancelled {when}"
     assert server.objects[NODES]["spec"]["suspend"] and server.objects[COORDINATOR]["spec"]["suspend"]
-    status = status_from(cluster.status(JOB))
+    status = cluster.status(JOB)
     assert (status.state, status.exit_code, status.sentence) == ("cancelled", 130, f"cancelled by the user {when}")
     assert cluster.cancel(JOB, False) == "has ended already"
 
@@ -438,7 +433,7 @@ def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancell
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, NOBODY)
     assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"
-    assert cluster.status(JOB)["state"] == "cancelled"
+    assert cluster.status(JOB).state == "cancelled"
 
 
 def test_a_job_that_was_just_suspended_is_cancelled_from_outside_though_its_coordinator_answers(
@@ -450,7 +445,7 @@ def test_a_job_that_was_just_suspended_is_cancelled_from_outside_though_its_coor
     assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"
     assert not link.calls
     server.pods = []
-    assert cluster.status(JOB)["state"] == "cancelled"
+    assert cluster.status(JOB).state == "cancelled"
 
 
 def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_removed(
@@ -458,12 +453,12 @@ def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_rem
 ) -> None:
     server.objects = {COORDINATOR: server.objects[COORDINATOR]}
     server.objects[COORDINATOR]["spec"] |= {"suspend": True, "template": {"spec": {"volumes": []}}}
-    status = status_from(cluster.status(JOB))
+    status = cluster.status(JOB)
     assert (status.state, status.id) == ("queued", JOB) and "interrupted" in status.sentence
     with pytest.raises(UsageError, match="has not ended"):
         cluster.remove(JOB)
     cluster.cancel(JOB, True)
-    assert status_from(cluster.status(JOB)).final
+    assert cluster.status(JOB).final
     cluster.remove(JOB)
     assert server.objects == {}
 
@@ -537,14 +532,14 @@ def test_the_code_of_a_job_that_was_submitted_elsewhere_is_brought_here(
     identity = archive.name.partition(".")[0]
     pieces = list(make.code_pieces(JOB, archive.read_bytes(), 3))
     code = {"id": identity, "archive": "/elsewhere/archive.tar.gz", "inside": "", "source": "x"}
-    record = {**RECORD, "code": code, "plan": {**RECORD["plan"], "pieces": len(pieces)}}
+    record = {**RECORD, "code": code, "request": {"namespace": "team", "pieces": len(pieces)}}
     server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps(record)}}
     server.objects |= {f"{MAPS}/{piece['metadata']['name']}": piece for piece in pieces}
-    found = cluster.record(JOB)["code"]["archive"]
+    found = cluster.record(JOB).code["archive"]
     assert Path(found).read_bytes() == archive.read_bytes()
     assert Path(found).is_relative_to(tmp_path / "bundles")
     server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"]}
-    assert cluster.record(JOB)["code"]["archive"] == found  # it is here now
+    assert cluster.record(JOB).code["archive"] == found  # it is here now
     assert base64.b64decode(pieces[0]["binaryData"]["piece"]) in archive.read_bytes()
 
 
@@ -564,4 +559,4 @@ def test_a_record_cannot_name_a_file_of_this_machine_as_its_code(
     (tmp_path / "private").write_text("key")
     code = {"id": "0" * 64, "archive": str(tmp_path / "private"), "inside": "", "source": "x"}
     server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps({**RECORD, "code": code})}}
-    assert cluster.record(JOB)["code"]["archive"] == str(tmp_path / "bundles" / f"{'0' * 64}.tar.gz")
+    assert cluster.record(JOB).code["archive"] == str(tmp_path / "bundles" / f"{'0' * 64}.tar.gz")

@@ -68,7 +68,7 @@ def cluster(tmp_path: Path, objects: Objects) -> KubernetesCluster:
 
 
 def spec(cluster: KubernetesCluster, job: Job) -> dict[str, Any]:
-    (made,) = cluster.plan(job, "train-22aa")["plan"]["objects"]
+    (made,) = cluster.build_record(job, "train-22aa").request["objects"]
     assert (made["apiVersion"], made["kind"]) == ("petctl.dev/v1", "ElasticJob")
     found: dict[str, Any] = made["spec"]
     return found
@@ -77,7 +77,7 @@ def spec(cluster: KubernetesCluster, job: Job) -> dict[str, Any]:
 def test_the_owner_is_made_asleep_then_all_that_it_owns_then_it_wakes(
     cluster: KubernetesCluster, objects: Objects
 ) -> None:
-    cluster.submit(cluster.plan(Job(script="train.py"), "Train-22aa"))
+    cluster.submit(cluster.build_record(Job(script="train.py"), "Train-22aa"))
     (first, place, job), *others, last = objects.log
     assert (first, place, job["spec"]["suspend"]) == ("create", PLACE, True)
     name = job["metadata"]["name"]
@@ -95,25 +95,25 @@ def test_the_owner_is_made_asleep_then_all_that_it_owns_then_it_wakes(
 def test_a_failure_takes_the_owner_back(cluster: KubernetesCluster, objects: Objects) -> None:
     objects.refuses = lambda path: KubernetesError("no secrets") if path.endswith("secrets") else None
     with pytest.raises(KubernetesError, match="no secrets"):
-        cluster.submit(cluster.plan(Job(script="train.py"), "train-22aa"))
+        cluster.submit(cluster.build_record(Job(script="train.py"), "train-22aa"))
     assert objects.log[-1] == ("delete", f"{PLACE}/train-22aa", None)
 
 
 def test_a_server_that_knows_no_elastic_jobs(cluster: KubernetesCluster, objects: Objects) -> None:
     objects.refuses = lambda path: NoSuchObject("404 page not found")
     with pytest.raises(UsageError) as caught:
-        cluster.submit(cluster.plan(Job(script="train.py"), "train-22aa"))
+        cluster.submit(cluster.build_record(Job(script="train.py"), "train-22aa"))
     assert str(caught.value) == (
         "the server does not know ElasticJobs; install the operator (petctl operator install), "
         "or turn it off (operator: false in the cluster's settings)"
     )
     objects.refuses = lambda path: NoSuchObject("no such namespace", {"details": {"kind": "namespaces"}})
     with pytest.raises(NoSuchObject, match="no such namespace"):
-        cluster.submit(cluster.plan(Job(script="train.py"), "train-22aa"))
+        cluster.submit(cluster.build_record(Job(script="train.py"), "train-22aa"))
 
 
 def test_the_record_says_that_indices_may_have_holes(cluster: KubernetesCluster) -> None:
-    assert cluster.plan(Job(script="train.py"), "train-22aa")["plan"]["numbered"] is False
+    assert cluster.build_record(Job(script="train.py"), "train-22aa").request["numbered"] is False
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_what_is_rendered_wakes_by_itself_and_comes_last(cluster: KubernetesClus
 
 def test_a_setting_that_is_neither(tmp_path: Path, objects: Objects) -> None:
     with pytest.raises(UsageError, match=r"clusters\.k8s\.operator must be true or false, not 'yes please'"):
-        connected(tmp_path / "home", objects, operator="yes please").plan(Job(script="train.py"), "train-22aa")
-    plain = connected(tmp_path / "home", objects, operator=False).plan(Job(script="train.py"), "train-22aa")
-    assert [found["kind"] for found in plain["plan"]["objects"]] == ["Job", "Service", "Job"]
-    assert plain["plan"]["numbered"] is True
+        connected(tmp_path / "home", objects, operator="yes please").build_record(Job(script="train.py"), "train-22aa")
+    plain = connected(tmp_path / "home", objects, operator=False).build_record(Job(script="train.py"), "train-22aa")
+    assert [found["kind"] for found in plain.request["objects"]] == ["Job", "Service", "Job"]
+    assert plain.request["numbered"] is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import cast
 
@@ -19,9 +20,11 @@ from petctl.clusters.kubernetes.logs import (
     node_of,
     worker_lines,
 )
+from petctl.controller.status.records import first_status
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
+from tests.unit.records import job_record
 
 
 def so_far(pods: Pods, places: dict[str, LogPosition] | None = None) -> list[Item]:
@@ -205,13 +208,17 @@ def test_events_are_the_lines_that_are_events() -> None:
 
 
 def test_the_last_status_is_what_a_coordinator_printed_last() -> None:
+    whole = first_status(job_record())
+
     class Logs:
         def log(self, namespace: str, pod: str, container: str, tail: int) -> Iterator[bytes]:
             if pod == "gone":
                 raise NoSuchObject("gone")
-            yield b'{"kind": "closing"}\n{"kind": "final", "sta'
-            yield b'tus": {"state": "failed"}}\na word of its own\n' if pod == "b" else b'tus": 7}\n'
+            status = {"gone": 7, "a": {"state": "failed"}, "b": whole.pack()}[pod]
+            final = json.dumps({"kind": "final", "status": status}).encode()
+            yield b'{"kind": "closing"}\n' + final[:20]
+            yield final[20:] + b"\na word of its own\n"
 
     pods = [Pod(name, 0, born=born).object for born, name in enumerate(("gone", "a", "b"))]
-    assert last_status(cast(Api, Logs()), NAMESPACE, pods) == {"state": "failed"}
-    assert last_status(cast(Api, Logs()), NAMESPACE, pods[:2]) == {}
+    assert last_status(cast(Api, Logs()), NAMESPACE, pods) == whole
+    assert last_status(cast(Api, Logs()), NAMESPACE, pods[:2]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,19 +12,10 @@ import pytest
 from petctl.clusters.agent_archive import OLD_PYTHON
 from petctl.clusters.kubernetes import job_status
 from petctl.clusters.kubernetes.names import ID
-from petctl.jobs.status import status_from
+from petctl.job.status import ErrorStatus
+from tests.unit.records import job_record
 
-RECORD: dict[str, Any] = {
-    "id": "train-2222",
-    "name": "train",
-    "cluster": "k8s",
-    "submitted": 1_000.0,
-    "command": "train.py",
-    "cwd": "/home/somebody",
-    "code": {},
-    "directory": "",
-    "plan": {"config": {"min_nodes": 1, "wanted": 2, "max_nodes": 4, "restarts": 3}},
-}
+RECORD = job_record(cluster="k8s", command="train.py", cwd="/home/somebody")
 OUTCOME = {"state": "failed", "code": 7, "sentence": "rank 0 failed"}
 MESSAGE = {"outcome": OUTCOME, "started": 1_001.0, "finished": 1_010.0, "spent": 1, "round": 3, "rounds": 3}
 
@@ -115,38 +107,32 @@ def test_a_job_that_was_ended_from_outside_says_so_in_an_annotation() -> None:
 def test_a_job_whose_end_nobody_recorded_is_lost(found: dict[str, str], words: str) -> None:
     message = job_status.ended(job([condition("Suspended", "False"), found]), [])
     assert message is not None
-    status = status_from(job_status.final_status(RECORD, message))
+    status = job_status.final_status(RECORD, message)
     assert (status.state, status.exit_code, status.finished, status.final) == ("lost", 70, 1200.0, True)
     assert words in status.sentence
 
 
 def test_a_final_status_has_what_the_coordinator_left() -> None:
-    status = status_from(job_status.final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}}))
+    status = job_status.final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}})
     assert (status.state, status.exit_code, status.sentence) == ("failed", 7, "rank 0 failed")
     assert (status.started, status.finished, status.spent, status.round) == (1_001.0, 1_010.0, 1, 3)
     assert status.size.wanted == 3
-    bare = status_from(job_status.final_status(RECORD, {"outcome": OUTCOME}))
+    bare = job_status.final_status(RECORD, {"outcome": OUTCOME})
     assert (bare.finished, bare.started, bare.size.wanted) == (0.0, None, 2)
 
 
 def test_a_final_status_has_all_that_the_coordinator_printed_if_it_is_of_the_same_end() -> None:
-    error = {"rank": 0, "node": "0", "code": 7, "traceback": "long"}
-    printed = {
-        **job_status.waiting_status(RECORD, job(), []),
-        "state": "failed",
-        "round": 3,
-        "spent": 1,
-        "error": error,
-    }
-    status = job_status.final_status(RECORD, MESSAGE, {**printed, "finished": 5.0, "unknown": 1})
-    assert (status["round"], status["error"], status["finished"], status["exit_code"]) == (3, error, 1_010.0, 7)
-    assert "unknown" not in status
-    other = job_status.final_status(RECORD, MESSAGE, {**printed, "state": "succeeded", "sentence": "wrong"})
+    error = ErrorStatus("0", 0, 0, 7, traceback="long")
+    before = job_status.waiting_status(RECORD, job(), [])
+    printed = replace(before, state="failed", round=3, spent=1, error=error)
+    status = job_status.final_status(RECORD, MESSAGE, replace(printed, finished=5.0))
+    assert (status.round, status.error, status.finished, status.exit_code) == (3, error, 1_010.0, 7)
+    other = job_status.final_status(RECORD, MESSAGE, replace(printed, state="succeeded", sentence="wrong"))
     assert other == job_status.final_status(RECORD, MESSAGE)
 
 
 def waiting(coordinator: dict[str, Any], *pods: dict[str, Any]) -> tuple[str, str]:
-    status = status_from(job_status.waiting_status(RECORD, coordinator, pods))
+    status = job_status.waiting_status(RECORD, coordinator, pods)
     assert not status.final and status.finished is None
     return status.state, status.sentence
 
@@ -157,7 +143,7 @@ def test_a_suspended_job_is_queued() -> None:
 
 def test_a_submission_that_was_cut_short_says_so() -> None:
     found = job_status.bare_record("train-2222", "k8s", job())
-    status = status_from(job_status.waiting_status(found, job(suspend=True), []))
+    status = job_status.waiting_status(found, job(suspend=True), [])
     assert (status.state, status.name, status.submitted) == ("queued", "train", 1767323045.0)
     assert status.cut_short and "petctl rm --force" in status.sentence
 
@@ -166,11 +152,11 @@ def test_a_submission_that_was_cut_short_says_so() -> None:
 def test_a_job_that_sleeps_with_all_that_it_needs(generation: int, short: bool) -> None:
     owner = job(suspend=True, generation=generation, annotations={ID: "train-2222"})
     assert waiting(owner) == ("queued", "queued: its Job is suspended")
-    assert status_from(job_status.waiting_status(RECORD, owner, [])).cut_short is short
+    assert job_status.waiting_status(RECORD, owner, []).cut_short is short
 
 
 def test_a_job_that_was_made_asleep_with_kubectl_is_queued() -> None:
-    assert not status_from(job_status.waiting_status(RECORD, job(suspend=True, generation=1), [])).cut_short
+    assert not job_status.waiting_status(RECORD, job(suspend=True, generation=1), []).cut_short
 
 
 def test_a_job_without_a_pod_yet_is_starting() -> None:
@@ -217,7 +203,7 @@ def test_a_job_whose_coordinator_is_being_replaced_is_not_starting(
         (idle, "its nodes are waiting"),
         (alive, "its workers keep running"),
     ):
-        status = status_from(job_status.waiting_status(RECORD, coordinator, pods, nodes=partial(list, nodes)))
+        status = job_status.waiting_status(RECORD, coordinator, pods, nodes=partial(list, nodes))
         assert status.state == "recovering"
         assert status.sentence == f"its coordinator is being replaced, and {meanwhile} meanwhile"
 

@@ -13,7 +13,7 @@ from petctl.clusters.kubernetes.names import COORDINATOR, ID, NODE, labels, obje
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.template_merge import patched
 from petctl.errors import UsageError
-from petctl.job.task import Timing
+from petctl.job.task import Code, Timing
 
 JOB = "My.Job-2222"
 NAME = object_name(JOB)
@@ -265,7 +265,7 @@ def test_what_kubectl_is_to_create_fits_where_it_keeps_a_copy() -> None:
 
 
 def test_code_lies_where_the_agent_unpacks_it() -> None:
-    assert make.code_directory({"id": "a" * 64, "inside": "sub"}) == f"/petctl/state/code/{'a' * 16}/sub"
+    assert make.code_directory(Code(id="a" * 64, inside="sub")) == f"/petctl/state/code/{'a' * 16}/sub"
 
 
 def test_the_coordinator_goes_where_nodes_may_go_but_needs_none_of_their_means() -> None:

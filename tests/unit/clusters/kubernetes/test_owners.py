@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from petctl.clusters.kubernetes.cluster import KubernetesCluster
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import ID, JOB, object_name
 from petctl.errors import NotFound, UsageError
-from petctl.jobs.status import status_from
+from petctl.job.status import NodeStatus, SizeStatus
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject
 from tests.unit.clusters.kubernetes.test_cluster import (
     COORDINATOR,
@@ -74,7 +75,7 @@ def test_both_kinds_are_listed_and_found(cluster: KubernetesCluster, server: Ser
     server.objects[f"{ELASTIC}/{object_name('My.Job-22aa')}"] = upper
     assert cluster.ids() == [OTHER, NAME, long, "My.Job-22aa"]
     for job_id in cluster.ids():
-        assert cluster.status(job_id)["id"] == job_id
+        assert cluster.status(job_id).id == job_id
     with pytest.raises(NotFound, match="there is no job 'going-away'"):
         cluster.status("going-away")
 
@@ -87,7 +88,7 @@ def test_where_there_are_no_elastic_jobs_there_are_jobs(
     for name in ("get", "list"):
         monkeypatch.setattr(server, name, refusing(getattr(server, name), failure))
     assert cluster.ids() == [OTHER]
-    assert cluster.status(OTHER)["id"] == OTHER
+    assert cluster.status(OTHER).id == OTHER
     with pytest.raises(NotFound, match="there is no job 'mnist-large'"):
         cluster.status(NAME)
 
@@ -108,7 +109,7 @@ def test_who_may_not_see_jobs_hears_that(cluster: KubernetesCluster, server: Ser
 
 
 def test_a_kind_is_asked_for_first_where_it_was_found(cluster: KubernetesCluster, server: Server) -> None:
-    assert cluster.status(NAME)["id"] == NAME
+    assert cluster.status(NAME).id == NAME
     server.trouble = [Forbidden("whoever is asked first")]
     with pytest.raises(NotFound):  # the ElasticJob was, and who may not see those has none
         cluster.status(NAME)
@@ -118,12 +119,12 @@ def test_a_kind_is_asked_for_first_where_it_was_found(cluster: KubernetesCluster
 
 
 def looked(cluster: KubernetesCluster) -> tuple[str, str]:
-    status = status_from(cluster.status(NAME))
+    status = cluster.status(NAME)
     return status.state, status.sentence
 
 
 def test_what_is_known_before_there_is_a_record(cluster: KubernetesCluster) -> None:
-    status = status_from(cluster.status(NAME))
+    status = cluster.status(NAME)
     assert (status.name, status.cluster, status.command) == (NAME, "k8s", "python train.py --lr 'a b'")
     assert (status.size.min, status.size.wanted, status.size.max, status.restarts) == (1, 4, 4, 2)
     assert status.submitted == 1767323045.0
@@ -131,7 +132,7 @@ def test_what_is_known_before_there_is_a_record(cluster: KubernetesCluster) -> N
 
 def test_a_map_of_the_same_name_is_no_record(cluster: KubernetesCluster, server: Server) -> None:
     server.objects[f"{MAPS}/{NAME}"] = {"data": {"theirs": "x"}}
-    assert cluster.status(NAME)["command"] == "python train.py --lr 'a b'"
+    assert cluster.status(NAME).command == "python train.py --lr 'a b'"
     with pytest.raises(NotFound, match="there is no job 'mnist-large'"):
         cluster.record(NAME)
 
@@ -167,10 +168,10 @@ def test_for_how_many_nodes_there_is_room(
     cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
-    node = {"name": "0", "state": "running", "sentence": ""}
-    answers(cluster, monkeypatch, told({**RUNNING, "size": {"min": 1, "wanted": 2, "max": 4}, "nodes": [node]}))
+    node = NodeStatus("0", "running")
+    answers(cluster, monkeypatch, told(replace(RUNNING, size=SizeStatus(1, 2, 4), nodes=[node])))
     one(server)["status"] = {"phase": "Running", "room": {"size": 1, "since": "2026-01-02T03:04:05Z"}}
-    assert cluster.status(NAME)["sentence"] == "all is well; node 1: the cluster has room for 1 node now"
+    assert cluster.status(NAME).sentence == "all is well; node 1: the cluster has room for 1 node now"
 
 
 def outcome(state: str = "failed", code: int = 7) -> str:
@@ -179,7 +180,7 @@ def outcome(state: str = "failed", code: int = 7) -> str:
 
 def test_the_end_is_in_the_status_when_all_pods_are_gone(cluster: KubernetesCluster, server: Server) -> None:
     one(server)["status"] = {"phase": "Failed", "outcome": outcome(), "conditions": []}
-    status = status_from(cluster.status(NAME))
+    status = cluster.status(NAME)
     assert (status.state, status.exit_code, status.sentence, status.finished) == ("failed", 7, "it failed", 5.0)
 
 
@@ -197,7 +198,7 @@ def test_an_end_without_an_outcome(
 ) -> None:
     told = {"conditions": [{**condition, "status": "True"}], "phase": "Running"}
     one(server)["status"] = told if code is None else {**told, "exitCode": code}
-    status = status_from(cluster.status(NAME))
+    status = cluster.status(NAME)
     assert (status.state, status.exit_code) == expected[:2] and status.sentence.startswith(expected[2])
 
 
@@ -232,7 +233,7 @@ def test_cancelling_without_a_coordinator_leaves_the_outcome_for_the_operator(
     assert cluster.cancel(NAME, False) == "cancelled before it started"
     assert one(server)["spec"]["suspend"] is True
     assert json.loads(one(server)["metadata"]["annotations"][OUTCOME])["outcome"]["state"] == "cancelled"
-    assert cluster.status(NAME)["state"] == "cancelled"
+    assert cluster.status(NAME).state == "cancelled"
     cluster.remove(NAME)
     assert server.objects == {}
 

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
 from petctl.clusters.kubernetes.pods.unschedulable import explained, is_short, refusal, trouble_of, troubles
-from petctl.jobs.status import status_from
+from petctl.job.status import JobStatus, NodeStatus, SizeStatus
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden
 from tests.unit.clusters.kubernetes.pods import Pod
 from tests.unit.clusters.kubernetes.test_cluster import RUNNING
 
-HERE = {"name": "0", "state": "running", "sentence": ""}
+HERE = NodeStatus("0", "running")
 ROOM = {"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available: 2 Insufficient cpu."}
 
 
 TROUBLES = {"n-3-0": 'MountVolume.SetUp failed for volume "data"'}
 
 
-def status(wanted: int, *nodes: dict[str, Any]) -> dict[str, Any]:
-    return {**RUNNING, "size": {"min": 1, "wanted": wanted, "max": 4}, "nodes": list(nodes)}
+def status(wanted: int, *nodes: NodeStatus) -> JobStatus:
+    return replace(RUNNING, size=SizeStatus(1, wanted, 4), nodes=list(nodes))
 
 
 def node(index: int, phase: str = "Pending", born: int = 0, **more: Any) -> dict[str, Any]:
@@ -34,19 +35,19 @@ def nobody() -> str:
     raise AssertionError("all pods are there: nobody need be asked")
 
 
-def said(found: dict[str, Any], wanted: int, *pods: dict[str, Any], refused: str | None = None) -> dict[str, Any]:
+def said(found: JobStatus, wanted: int, *pods: dict[str, Any], refused: str | None = None) -> JobStatus:
     ask = nobody if refused is None else lambda: str(refused)
     made = explained(found, Items(pods), ask, lambda: TROUBLES)
-    status_from(made)
-    assert is_short(made) == (len(found["nodes"]) < wanted)
+    assert JobStatus.from_dict(made.pack()) == made
+    assert is_short(made) == (len(found.nodes) < wanted)
     return made
 
 
 def test_a_node_that_no_machine_takes() -> None:
     found = said(status(2, HERE), 2, node(0, "Running"), node(1, conditions=[ROOM]))
     why = "no machine of the cluster can take it: 0/2 nodes are available: 2 Insufficient cpu."
-    assert found["sentence"] == f"all is well; node 1: {why}"
-    assert [(row["name"], row["state"], row["sentence"]) for row in found["nodes"]] == [
+    assert found.sentence == f"all is well; node 1: {why}"
+    assert [(row.name, row.state, row.sentence) for row in found.nodes] == [
         ("0", "running", ""),
         ("1", "pending", why),
     ]
@@ -56,11 +57,11 @@ def test_one_reason_is_said_once_and_nodes_are_in_their_order() -> None:
     pods = [node(index, conditions=[ROOM]) for index in (10, 9)]
     image = {"state": {"waiting": {"reason": "ErrImagePull"}}, "image": "none:1"}
     found = said(status(3), 3, *pods, node(2, containerStatuses=[image]))
-    assert found["sentence"] == (
+    assert found.sentence == (
         "all is well; node 2: the image none:1 is not available (ErrImagePull); nodes 9, 10: no machine of the cluster "
         "can take it: 0/2 nodes are available: 2 Insufficient cpu."
     )
-    assert [row["name"] for row in found["nodes"]] == ["2", "9", "10"]
+    assert [row.name for row in found.nodes] == ["2", "9", "10"]
 
 
 def test_nodes_that_only_take_their_time_are_not_mentioned() -> None:
@@ -73,8 +74,8 @@ def test_nodes_that_only_take_their_time_are_not_mentioned() -> None:
 def test_a_pod_that_does_not_get_its_volumes() -> None:
     creating = {"state": {"waiting": {"reason": "ContainerCreating"}}}
     found = said(status(2), 2, node(3, containerStatuses=[creating]), node(4))
-    assert found["sentence"] == ('all is well; node 3: it cannot start: MountVolume.SetUp failed for volume "data"')
-    assert said(status(1), 1, node(3, "Running"))["nodes"] == []  # that was before
+    assert found.sentence == ('all is well; node 3: it cannot start: MountVolume.SetUp failed for volume "data"')
+    assert said(status(1), 1, node(3, "Running")).nodes == []  # that was before
 
 
 @pytest.mark.parametrize("containers", ["containerStatuses", "initContainerStatuses"])
@@ -83,34 +84,34 @@ def test_a_container_that_cannot_start(containers: str) -> None:
     pod = node(0)
     pod["status"][containers] = [broken]
     found = said(status(1), 1, pod)
-    assert found["sentence"] == 'all is well; node 0: its container cannot start: secret "x" not found'
+    assert found.sentence == 'all is well; node 0: its container cannot start: secret "x" not found'
 
 
 def test_a_pod_whose_container_never_began_is_told_until_it_is_replaced() -> None:
     ended = {"state": {"terminated": {"reason": "StartError", "message": 'exec: "python9": not found'}}}
     broken = node(0, "Failed", 1, containerStatuses=[ended])
-    assert 'node 0: its container cannot start: exec: "python9"' in said(status(1), 1, broken)["sentence"]
+    assert 'node 0: its container cannot start: exec: "python9"' in said(status(1), 1, broken).sentence
     again = said(status(1), 1, broken, node(0, "Pending", 2))
-    assert again["sentence"] == "all is well"
+    assert again.sentence == "all is well"
 
 
 def test_pods_that_are_not_made_are_asked_for() -> None:
     found = said(status(3, HERE), 3, node(0, "Running"), node(1), refused="no more")
-    assert found["sentence"] == "all is well; node 2: no more"
+    assert found.sentence == "all is well; node 2: no more"
     left = {"state": {"terminated": {"exitCode": 91}}}
     gone = said(status(2, HERE), 2, node(0, "Running"), node(1, "Failed", containerStatuses=[left]), refused="no more")
-    assert gone["sentence"] == "all is well; node 1: no more"
-    assert said(status(2, HERE), 2, node(0, "Running"), refused="")["sentence"] == "all is well"
+    assert gone.sentence == "all is well; node 1: no more"
+    assert said(status(2, HERE), 2, node(0, "Running"), refused="").sentence == "all is well"
 
 
 def test_nodes_that_come_by_themselves_count() -> None:
-    by_hand = {**HERE, "name": "by-hand"}
+    by_hand = replace(HERE, name="by-hand")
     assert not is_short(status(2, HERE, by_hand))
-    assert said(status(3, HERE, by_hand), 3, node(0, "Running"), refused="no")["sentence"] == "all is well; node 1: no"
+    assert said(status(3, HERE, by_hand), 3, node(0, "Running"), refused="no").sentence == "all is well; node 1: no"
 
 
 def test_an_ended_job_lacks_nobody() -> None:
-    assert not is_short({**status(2), "finished": 5.0})
+    assert not is_short(replace(status(2), finished=5.0))
 
 
 class Events:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.build_record import make_plan
+from petctl.clusters.kubernetes.build_record import build_record
 from petctl.clusters.kubernetes.pods.manifests import MOST_CODE, PIECE, RECOVERY
 from petctl.compat.batchai.jobfile import Found, JobFile, read_mapping
 from petctl.errors import UsageError
+from petctl.job.record import JobRecord
 from petctl.job.spec import Job
-from petctl.job.task import decode_task
 
 SETTINGS = {"name": "west", "kind": "kubernetes", "image": "example.org/image:1"}
 
@@ -29,8 +29,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return project
 
 
-def made(job: Job, home: Path, pinned: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
-    return make_plan(job, "train-2222", home / "home", "team", {**SETTINGS, **settings}, pinned)
+def made(job: Job, home: Path, pinned: dict[str, Any] | None = None, **settings: Any) -> JobRecord:
+    return build_record(job, "train-2222", home / "home", "team", {**SETTINGS, **settings}, pinned)
 
 
 def refusal(job: Job, home: Path, pinned: dict[str, Any] | None = None, **settings: Any) -> str:
@@ -45,24 +45,24 @@ def test_a_record_holds_what_the_coordinator_needs_and_no_secret(
     monkeypatch.setenv("OF_THE_SUBMITTER", "private-words")
     job = Job(script="train.py", nodes="1:2:3", secrets={"KEY": "wandb"}, max_time="2m", env={"A": "b"})
     record = made(job, tmp_path)
-    assert (record["id"], record["name"], record["cluster"]) == ("train-2222", "train", "west")
-    config, task = record["plan"]["config"], decode_task(record["plan"]["task"])
-    assert (config["min_nodes"], config["wanted"], config["max_nodes"]) == (1, 2, 3)
-    assert config["recover_within"] == RECOVERY
-    assert (record["plan"]["max_time"], record["plan"]["namespace"]) == (120.0, "team")
-    assert (record["plan"]["secrets"], task.secrets) == ({"KEY": "wandb"}, {})
-    assert (task.code.id, task.code.links, task.cwd, task.env) == (record["code"]["id"], {}, "", {"A": "b"})
-    assert "private-words" not in json.dumps(record)
-    kinds = [found["metadata"]["name"] for found in record["plan"]["objects"]]
+    assert (record.id, record.name, record.cluster) == ("train-2222", "train", "west")
+    config, task = record.config, record.task
+    assert (config.min_nodes, config.wanted, config.max_nodes) == (1, 2, 3)
+    assert config.recover_within == RECOVERY
+    assert (record.max_time, record.request["namespace"]) == (120.0, "team")
+    assert (record.secrets, task.secrets) == ({"KEY": "wandb"}, {})
+    assert (task.code.id, task.code.links, task.cwd, task.env) == (record.code["id"], {}, "", {"A": "b"})
+    assert "private-words" not in json.dumps(record.to_dict())
+    kinds = [found["metadata"]["name"] for found in record.request["objects"]]
     assert kinds == ["train-2222-coordinator", "train-2222", "train-2222-node"]
-    assert record["plan"]["objects"][2]["spec"]["completions"] == 2
-    assert record["plan"]["pieces"] == 1
+    assert record.request["objects"][2]["spec"]["completions"] == 2
+    assert record.request["pieces"] == 1
 
 
 @pytest.mark.parametrize("here", ["~/runs", "runs"])
 def test_checkpoints_go_to_a_place_of_the_pods(tmp_path: Path, here: str) -> None:
     plan = made(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": "/data/runs"}), tmp_path)
-    assert plan["plan"]["task"]["checkpoint_dir"] == "/data/runs"
+    assert plan.task.checkpoint_dir == "/data/runs"
     said = refusal(Job(shell="x", env={"PETCTL_CHECKPOINT_DIR": here}), tmp_path)
     assert said.startswith(f"PETCTL_CHECKPOINT_DIR={here}: pods do not know this machine's directories")
 
@@ -81,7 +81,7 @@ def test_a_job_needs_an_image_and_its_own_comes_first(tmp_path: Path) -> None:
     record = made(Job(script="train.py", image="own:2"), tmp_path)
     images = {
         container["image"]
-        for found in record["plan"]["objects"]
+        for found in record.request["objects"]
         if found["kind"] == "Job"
         for container in found["spec"]["template"]["spec"]["containers"]
     }
@@ -96,7 +96,7 @@ def test_an_unknown_setting_is_refused_with_those_there_are(tmp_path: Path) -> N
 
 def test_settings_of_a_pod(tmp_path: Path) -> None:
     record = made(Job(script="train.py"), tmp_path, pull_policy="Never", pull_secrets="one", python="python3.12")
-    for found in (record["plan"]["objects"][0], record["plan"]["objects"][2]):
+    for found in (record.request["objects"][0], record.request["objects"][2]):
         spec = found["spec"]["template"]["spec"]
         assert spec["imagePullSecrets"] == [{"name": "one"}]
         assert spec["containers"][0]["imagePullPolicy"] == "Never"
@@ -109,7 +109,7 @@ def test_settings_of_a_pod(tmp_path: Path) -> None:
 def test_a_pieces_of_pod_of_the_job_wins_over_the_clusters(tmp_path: Path) -> None:
     of = [{"spec": {"nodeSelector": {"disk": value, value: "yes"}}} for value in ("slow", "fast")]
     record = made(Job(script="train.py", pod=of[1]), tmp_path, pod=of[0])
-    spec = record["plan"]["objects"][2]["spec"]["template"]["spec"]
+    spec = record.request["objects"][2]["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"disk": "fast", "slow": "yes", "fast": "yes"}
 
 
@@ -118,15 +118,15 @@ def test_mapped_folders_need_code_unless_they_are_not_wanted(project: Path, tmp_
     assert refusal(Job(shell="ls", code="none"), tmp_path) == (
         "mapped folders appear inside a job's code, but this job has none; run it with --no-folders"
     )
-    assert made(Job(shell="ls", code="none", folders="none"), tmp_path)["folders"] == []
+    assert made(Job(shell="ls", code="none", folders="none"), tmp_path).folders == []
 
 
 def test_mapped_folders_are_not_code_even_when_they_are_not_wanted(project: Path, tmp_path: Path) -> None:
-    before = made(Job(script="train.py"), tmp_path)["code"]["files"]
+    before = made(Job(script="train.py"), tmp_path).code["files"]
     (project / "data").mkdir()
     (project / "data" / "large").write_text("x")
     (project / "petctl.yaml").write_text("folders: {data: 's3://bucket/data'}")
-    assert made(Job(script="train.py", folders="none"), tmp_path)["code"]["files"] == before
+    assert made(Job(script="train.py", folders="none"), tmp_path).code["files"] == before
 
 
 @pytest.mark.parametrize("what", ["folder", "store"])
@@ -161,15 +161,15 @@ def test_a_batch_ai_job_mounts_what_pods_can_see(tmp_path: Path, monkeypatch: py
     words = refusal(batchai_job({"directory": "/of/this/machine"}), tmp_path)
     assert "https://acc.blob.core.windows.net/logs is /of/this/machine on this machine" in words
     assert "mounts: {https://acc.blob.core.windows.net/logs: DIRECTORY}" in words
-    task = decode_task(made(batchai_job({"directory": "/mnt/logs", "here": False}), tmp_path)["plan"]["task"])
+    task = made(batchai_job({"directory": "/mnt/logs", "here": False}), tmp_path).task
     assert task.batchai["mounts"][0]["directory"] == "/mnt/logs"
     assert (task.cwd, task.folders) == ("", [])
     record = made(batchai_job({"location": "az://acc/logs"}), tmp_path)
-    (folder,) = decode_task(record["plan"]["task"]).folders
+    (folder,) = record.task.folders
     assert (folder.path, folder.location, folder.mode) == (".batchai/logs", "az://acc/logs/", "rw")
-    assert record["plan"]["grants"][folder.grant]["write"] is True
-    assert record["folders"] == []
-    assert "a2V5" not in json.dumps(record)
+    assert record.grants[folder.grant]["write"] is True
+    assert record.folders == []
+    assert "a2V5" not in json.dumps(record.to_dict())
 
 
 def test_a_missing_script_is_refused_here(tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ def test_why_no_code_is_taken_along_is_told(tmp_path: Path) -> None:
     outside = tmp_path / "outside.py"
     outside.write_text("")
     record = made(Job(script=str(outside)), tmp_path)
-    assert record["code"] == {} and record["plan"]["pieces"] == 0
-    assert record["notes"] and record["notes"][0].startswith("no code is included: ")
-    assert made(Job(shell="ls", code="none"), tmp_path)["notes"] == []
+    assert record.code == {} and record.request["pieces"] == 0
+    assert record.notes and record.notes[0].startswith("no code is included: ")
+    assert made(Job(shell="ls", code="none"), tmp_path).notes == []
 
 
 def sparse(path: Path, size: int) -> dict[str, Any]:
@@ -199,10 +199,10 @@ def test_code_is_cut_into_pieces(tmp_path: Path, size: int, pieces: int) -> None
     record = made(Job(script="train.py"), tmp_path, sparse(tmp_path / "archive", size))
     sources = next(
         volume["projected"]["sources"]
-        for volume in record["plan"]["objects"][0]["spec"]["template"]["spec"]["volumes"]
+        for volume in record.request["objects"][0]["spec"]["template"]["spec"]["volumes"]
         if volume["name"] == "job"
     )
-    assert record["plan"]["pieces"] == pieces
+    assert record.request["pieces"] == pieces
     assert sum("-code-" in source.get("configMap", {}).get("name", "") for source in sources) == pieces
 
 

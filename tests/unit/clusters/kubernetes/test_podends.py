@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from petctl import causes
 from petctl.clusters.kubernetes.pods import node_losses
 from petctl.clusters.kubernetes.pods.pod_termination import End, end_of, ends_of, explained, may_have_lost
+from petctl.job.status import ErrorStatus, RoundStatus, SizeStatus
 from tests.unit.clusters.kubernetes.pods import Pod
 from tests.unit.clusters.kubernetes.test_cluster import RUNNING
 
@@ -162,37 +164,37 @@ def test_a_status_tells_what_will_happen_again_and_at_the_end_whatever_there_was
     assert own and other
     assert explained(RUNNING, [other]) == RUNNING
     once = explained(RUNNING, [own, other])
-    assert once["sentence"] == f"all is well; pod n-0-a of node 0 {own.words}"
+    assert once.sentence == f"all is well; pod n-0-a of node 0 {own.words}"
     assert explained(once, [own]) == once
     again = explained(RUNNING, [own, own._replace(pod="n-0-b", uid="u-2")])
-    assert again["sentence"].endswith(f"pod n-0-b of node 0 {own.words} (2 pods ended so)")
-    over = {**RUNNING, "finished": 5.0}
-    assert explained(over, [own, other])["sentence"].endswith("was preempted: for another")
+    assert again.sentence.endswith(f"pod n-0-b of node 0 {own.words} (2 pods ended so)")
+    over = replace(RUNNING, finished=5.0)
+    assert explained(over, [own, other]).sentence.endswith("was preempted: for another")
 
 
 def test_a_kill_is_not_told_of_a_job_that_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
     own = end_of(MEMORY)
     assert own
     monkeypatch.setattr("petctl.clusters.kubernetes.pods.pod_termination.time.time", lambda: own.time + 100)
-    size = {"min": 1, "wanted": 2, "max": 4}
-    before, since = {"started": own.time - 500, "nodes": ["0", "1"]}, {"started": own.time + 20, "nodes": ["0", "1"]}
-    assert explained({**RUNNING, "size": size, "rounds": [before, since]}, [own])["sentence"] == "all is well"
+    running, both = replace(RUNNING, size=SizeStatus(1, 2, 4)), {"0": (0, 1), "1": (1, 1)}
+    before = RoundStatus.of(1, "", both, started=own.time - 500)
+    since = RoundStatus.of(2, "", both, started=own.time + 20)
+    assert explained(replace(running, rounds=[before, since]), [own]).sentence == "all is well"
     for rounds in (
         [before],  # nothing since
-        [before, {**since, "nodes": ["0"]}],  # not all of them
-        [before, {**since, "started": own.time + 50}],  # not long
-        [before, since, {**since, "started": own.time + 45}],
+        [before, replace(since, blocks=[("0", 0, 1)])],  # not all of them
+        [before, replace(since, started=own.time + 50)],  # not long
+        [before, since, replace(since, started=own.time + 45)],
     ):
-        assert "OOMKilled" in explained({**RUNNING, "size": size, "rounds": rounds}, [own])["sentence"], rounds
+        assert "OOMKilled" in explained(replace(running, rounds=rounds), [own]).sentence, rounds
 
 
 def test_when_it_is_worth_a_look() -> None:
-    lost = {"reason": "node 1 was lost: its connection closed"}
-    assert not may_have_lost(RUNNING) and may_have_lost({**RUNNING, "rounds": [lost]})
-    for state, error, looks in (("failed", None, True), ("failed", {}, True), ("lost", None, True)):
-        assert may_have_lost({**RUNNING, "finished": 5.0, "state": state, "error": error}) is looks
-    assert not may_have_lost({**RUNNING, "finished": 5.0, "state": "succeeded", "rounds": [lost]})
-    assert not may_have_lost({**RUNNING, "finished": 5.0, "state": "failed", "error": {"rank": 0}})
+    assert not may_have_lost(RUNNING) and may_have_lost(replace(RUNNING, nodes_lost=1))
+    for state in ("failed", "lost"):
+        assert may_have_lost(replace(RUNNING, finished=5.0, state=state))
+    assert not may_have_lost(replace(RUNNING, finished=5.0, state="succeeded", nodes_lost=1))
+    assert not may_have_lost(replace(RUNNING, finished=5.0, state="failed", error=ErrorStatus("0", 0, 0, 1)))
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.build_record import make_plan
+from petctl.clusters.kubernetes.build_record import build_record
 from petctl.clusters.kubernetes.pods.manifests import PodSettings, node_job
 from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, piece, preparation, queued
 from petctl.errors import UsageError
@@ -193,7 +193,8 @@ def test_volumes_are_filled_before_the_jobs_own_line() -> None:
 
 def plan_of(job: Job, tmp_path: Path, **settings: Any) -> dict[str, Any]:
     known = {"name": "west", "kind": "kubernetes", "image": "example.org/image:1", **settings}
-    return dict(make_plan(job, "train-2222", tmp_path, "team", known, None)["plan"])
+    found: dict[str, Any] = build_record(job, "train-2222", tmp_path, "team", known, None).to_dict()
+    return {**found, **found["request"]}
 
 
 def test_a_plan_with_words_about_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

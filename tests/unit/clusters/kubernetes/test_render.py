@@ -98,7 +98,7 @@ def objects() -> Objects:
 @pytest.fixture
 def cluster(project: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
     """The cluster, with a namespace in memory and a clock that stands still."""
-    monkeypatch.setattr("petctl.clusters.kubernetes.build_record.time", SimpleNamespace(time=lambda: 1.0))
+    monkeypatch.setattr("petctl.clusters.building.time", SimpleNamespace(time=lambda: 1.0))
     found = connect(project / "home", {"name": "k8s", "image": "python:3.11", "python": "python3.11"})
     found.__dict__["_api"] = objects
     return found
@@ -118,7 +118,7 @@ def created(objects: Objects) -> dict[str, Any]:
                 shown["data"] = sorted(shown["data"])
             if "job.json" in shown.get("data", {}):
                 record = json.loads(shown["data"]["job.json"])
-                record["plan"].pop("agent")
+                record["request"].pop("agent")
                 shown["data"] = record
             if "petctl-agent.pyz" in shown.get("binaryData", {}):  # one that jobs share, or one of the job's own
                 path, shown = AGENT, shown["binaryData"]
@@ -143,7 +143,7 @@ def apply(objects: Objects, printed: list[dict[str, Any]]) -> None:
 def test_what_is_rendered_is_what_submit_creates(
     cluster: KubernetesCluster, objects: Objects, with_secrets: bool
 ) -> None:
-    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    cluster.submit(cluster.build_record(JOB, "train-22aa"))
     applied = Objects()
     apply(applied, cluster.manifests(JOB, "train-22aa", with_secrets))
     (shared,), (own,) = agents(objects), agents(applied)
@@ -165,7 +165,7 @@ def test_the_coordinator_is_awake_before_nodes_are_made(
         return create(path, body)
 
     monkeypatch.setattr(objects, "create", watched)
-    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    cluster.submit(cluster.build_record(JOB, "train-22aa"))
     assert asleep == [False]
 
 
@@ -184,7 +184,7 @@ def test_what_is_rendered_is_small_enough_for_kubectl_apply(
     end(objects, "train-22aa")
     cluster.remove("train-22aa")
     assert list(objects.held) == [USERS]
-    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    cluster.submit(cluster.build_record(JOB, "train-22aa"))
     assert sum("-code-" in name for name in objects.held) == 2
 
 
@@ -193,7 +193,7 @@ def test_a_script_that_the_image_has_runs_where_it_lies(project: Path) -> None:
     assert command.exit_code == 0, command.output
     objects = list(yaml.safe_load_all(command.stdout))
     record = next(json.loads(made["data"]["job.json"]) for made in objects if "job.json" in made.get("data", {}))
-    task = record["plan"]["task"]
+    task = record["task"]
     assert (task["cwd"], task["words"], task["code"]["id"]) == ("/opt/app", ["train.py", "--lr", "0.1"], "")
     assert not any("-code-" in made["metadata"]["name"] for made in objects)
 
@@ -291,7 +291,7 @@ def test_what_was_created_of_half_a_job_is_deleted(cluster: KubernetesCluster, o
 
 def test_jobs_share_the_agent_and_all_own_it(cluster: KubernetesCluster, objects: Objects) -> None:
     for job in ("train-22aa", "train-22bb"):
-        cluster.submit(cluster.plan(JOB, job))
+        cluster.submit(cluster.build_record(JOB, job))
     (shared,) = agents(objects)
     made = objects.held[f"{MAPS}/{shared}"]
     owners = [owner["name"] for owner in made["metadata"]["ownerReferences"]]
@@ -302,7 +302,7 @@ def test_jobs_share_the_agent_and_all_own_it(cluster: KubernetesCluster, objects
 def test_an_agent_that_is_collected_meanwhile_is_made_anew(
     cluster: KubernetesCluster, objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    cluster.submit(cluster.build_record(JOB, "train-22aa"))
     (shared,), patch = agents(objects), objects.patch
 
     def collected(path: str, body: dict[str, Any], kind: str = "merge") -> dict[str, Any]:
@@ -311,24 +311,24 @@ def test_an_agent_that_is_collected_meanwhile_is_made_anew(
         return patch(path, body, kind)
 
     monkeypatch.setattr(objects, "patch", collected)
-    cluster.submit(cluster.plan(JOB, "train-22bb"))
+    cluster.submit(cluster.build_record(JOB, "train-22bb"))
     (owner,) = objects.held[f"{MAPS}/{shared}"]["metadata"]["ownerReferences"]
     assert owner["name"] == "train-22bb-coordinator"
 
 
 def test_another_ones_agent_is_not_used(cluster: KubernetesCluster, objects: Objects) -> None:
-    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    cluster.submit(cluster.build_record(JOB, "train-22aa"))
     (shared,) = agents(objects)
     objects.held[f"{MAPS}/{shared}"]["binaryData"] = {"petctl-agent.pyz": "ZXZpbA=="}
     with pytest.raises(UsageError, match="was changed since petctl created it"):
-        cluster.submit(cluster.plan(JOB, "train-22bb"))
+        cluster.submit(cluster.build_record(JOB, "train-22bb"))
     assert not [path for path in objects.held if "train-22bb-coordinator" in path]
 
 
 @pytest.mark.parametrize("operated", [False, True])
 def test_a_time_to_live_is_the_owners(cluster: KubernetesCluster, objects: Objects, operated: bool) -> None:
     cluster.settings = {**cluster.settings, "operator": operated, "ttl_after_finished": "1d"}
-    first, *others = cluster.plan(JOB, "train-22aa")["plan"]["objects"]
+    first, *others = cluster.build_record(JOB, "train-22aa").request["objects"]
     assert first["spec"]["ttlSecondsAfterFinished"] == 86_400
     assert not any("ttlSecondsAfterFinished" in made.get("spec", {}) for made in others)
     printed = cluster.manifests(JOB, "train-22aa", False)  # which nothing owns, so it would leave the rest behind
@@ -336,7 +336,7 @@ def test_a_time_to_live_is_the_owners(cluster: KubernetesCluster, objects: Objec
 
 
 def test_of_a_submitted_job_only_the_owner_is_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
-    cluster.submit(cluster.plan(JOB, "train-22aa"))
+    cluster.submit(cluster.build_record(JOB, "train-22aa"))
     before = set(objects.held)
     end(objects, "train-22aa")
     cluster.remove("train-22aa")
@@ -348,7 +348,7 @@ def test_keys_of_a_store_are_as_secret_as_the_token(
 ) -> None:
     checked: list[str] = []
     asked = "petctl.clusters.kubernetes.payload.check_stores"
-    monkeypatch.setattr(asked, lambda plan, home: checked.append(plan["id"]))
+    monkeypatch.setattr(asked, lambda record, home: checked.append(record.id))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "opens-the-store")
     job = Job(script="train.py", store="s3://bucket/runs")

@@ -12,12 +12,13 @@ import pytest
 
 from petctl.clusters.kubernetes.cluster import KubernetesCluster
 from petctl.clusters.kubernetes.job_status import OUTCOME
+from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.names import ABOUT, COORDINATOR, ID, NODE, labels, object_name
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
 from petctl.clusters.kubernetes.summaries import LONGEST
 from petctl.errors import NotFound
 from petctl.job.spec import Job
-from petctl.jobs.status import Status, status_from
+from petctl.jobs.status import Status
 from petctl.kube.api import Api, path
 from tests.unit.clusters.kubernetes.servers import Handler, Server, access_to, serving, url_of
 
@@ -66,15 +67,16 @@ class Namespace:
 
     def submit(self, job_id: str, operator: bool = False, **fields: Any) -> dict[str, Any]:
         """The objects of a job as its submitter makes and wakes them; its owner."""
-        made = (self.elastic if operator else self.cluster).plan(Job(program=["train"], code="none", **fields), job_id)
-        for manifest in made["plan"]["objects"]:
+        job = Job(program=["train"], code="none", **fields)
+        made = (self.elastic if operator else self.cluster).build_record(job, job_id)
+        for manifest in KubernetesRequest.of(made).objects:
             kind = f"{manifest['kind'].lower()}s"
             if kind in ("jobs", "elasticjobs"):
                 body = {key: value for key, value in manifest.items() if key not in ("kind", "apiVersion")}
                 body["metadata"] |= {"creationTimestamp": BORN, "generation": 2}
                 body["spec"].pop("suspend", None)
                 self.objects[f"{path(kind, NAMESPACE)}/{manifest['metadata']['name']}"] = body
-        record = {"metadata": {"name": object_name(job_id)}, "data": {"job.json": json.dumps(made, default=str)}}
+        record = {"metadata": {"name": object_name(job_id)}, "data": {"job.json": json.dumps(made.to_dict())}}
         self.objects[f"{MAPS}/{object_name(job_id)}"] = record
         return self.owner(job_id)
 
@@ -112,7 +114,7 @@ class Namespace:
         found = {}
         for listed in self.cluster.statuses(lambda job_id: True):
             assert listed.status is not None, listed
-            found[listed.id] = status_from(dict(listed.status))
+            found[listed.id] = listed.status
         return found
 
     def one(self) -> Status:
@@ -285,7 +287,7 @@ def test_a_summary_agrees_with_the_status_where_both_know(there: Namespace) -> N
     there.pod("away-3", COORDINATOR, phase="Pending")
     there.objects[path("events", NAMESPACE)] = {"items": []}
     for job_id, listed in there.list().items():
-        status = status_from(there.cluster.status(job_id))
+        status = there.cluster.status(job_id)
         for name in ("id", "name", "state", "sentence", "size", "command", "restarts", "exit_code", "finished"):
             assert getattr(listed, name) == getattr(status, name), (job_id, name)
 

@@ -43,6 +43,7 @@ from petctl.clusters.kubernetes.operator.record import record_of
 from petctl.clusters.kubernetes.operator.runtime.cache import Cache
 from petctl.clusters.kubernetes.payload import material, new_credentials
 from petctl.errors import PetctlError
+from petctl.job.record import JobRecord
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import (
     Conflict,
@@ -55,7 +56,6 @@ from petctl.kube.failures import (
 from petctl.kube.timestamps import written
 
 _UNKNOWN = re.compile(r'(?:unknown|duplicate) field \\?"([^"\\]+)')  # in what the server says
-_BARE: Object = {"plan": {"pieces": 0, "secrets": {}, "grants": {}}}  # of a record: all that a coordinator's pod needs
 TELL_WITHIN = 10.0  # seconds for a coordinator to answer
 
 
@@ -85,7 +85,7 @@ class Acting:
         """Does all of it; where no further node can be made, all but that."""
         told, made, gone = None, [], []
         obstacle: StepBlocked | None = None
-        record: Object = {}
+        record: JobRecord | None = None
         for step in decision.steps:
             if isinstance(step, Prepare):
                 if not job.status.get("coordinators"):
@@ -134,8 +134,9 @@ class Acting:
         self._jobs.put(written)
         return read_job(written)
 
-    def _do(self, job: ElasticJob, step: Step, record: Object) -> None:
+    def _do(self, job: ElasticJob, step: Step, record: JobRecord | None) -> None:
         if isinstance(step, CreateCoordinator):
+            assert record is not None, "it is prepared first"
             self._create_coordinator(job, step, record)
         elif isinstance(step, CreateService):
             self._create(job, pods.service(job))
@@ -155,7 +156,7 @@ class Acting:
         elif isinstance(step, Announce):
             self._announce(job, step)
 
-    def _create_coordinator(self, job: ElasticJob, step: CreateCoordinator, record: Object) -> None:
+    def _create_coordinator(self, job: ElasticJob, step: CreateCoordinator, record: JobRecord) -> None:
         """Asks the server itself first: a picture that is late would make a second one where the first is well."""
         found = self._api.list(path("pods", job.namespace), selector(job.id, COORDINATOR))
         for pod in found:
@@ -164,7 +165,7 @@ class Acting:
                 return
         self._pods.put(self._create(job, pods.coordinator_pod(job, record, step.number, step.alone)))
 
-    def _prepared(self, job: ElasticJob, wanted: int) -> Object:
+    def _prepared(self, job: ElasticJob, wanted: int) -> JobRecord:
         """The job's record, once all that its pods need is there."""
         try:
             kept = self._claim(self._api.get(path("configmaps", job.namespace, object_name(job.id))), job)
@@ -174,12 +175,18 @@ class Acting:
                 # Of what is immutable, kubelets go on using the one that an earlier job of this name had.
                 kept = self._create(job, {key: value for key, value in manifest.items() if key != "immutable"})
         self._create(job, pods.service(job))
-        record: Object = json.loads(kept["data"]["job.json"])
-        return record
+        try:
+            return JobRecord.from_dict(json.loads(kept["data"]["job.json"]))
+        except (KeyError, ValueError) as error:
+            name = object_name(job.id)
+            raise StepBlocked(
+                f"the ConfigMap {name} is not the record of a job ({error}); submit the job again"
+            ) from None
 
     def _try_out(self, job: ElasticJob) -> None:
         """A template is kept as it comes; a word in it that pods do not have would be dropped in silence."""
-        tried = {"template": pods.node_pod(job, 0, 0), "coordinator": pods.coordinator_pod(job, _BARE, 0, True)}
+        coordinator = pods.coordinator_pod(job, record_of(job, job.most), 0, alone=True)
+        tried = {"template": pods.node_pod(job, 0, 0), "coordinator": coordinator}
         for said, pod in tried.items():
             try:
                 self._api.try_out(path("pods", job.namespace), pod)

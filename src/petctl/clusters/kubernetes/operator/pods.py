@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from petctl.clusters.kubernetes.elastic_jobs import API_VERSION, KIND
+from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.names import COORDINATOR, INDEX, NODE, NUMBER, OWNER, ROLE, object_name
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, Object
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.template_merge import patched
+from petctl.job.record import JobRecord
 
 
 def owned(manifest: Object, job: ElasticJob) -> Object:
@@ -33,12 +34,11 @@ def budget(job: ElasticJob, least: int) -> Object:
     return found
 
 
-def coordinator_pod(job: ElasticJob, record: Mapping[str, Any], number: int, alone: bool) -> Object:
+def coordinator_pod(job: ElasticJob, record: JobRecord, number: int, alone: bool) -> Object:
     """The pod of the coordinator that has this number; `alone`: no node of the job runs."""
-    plan = record["plan"]
-    secrets = list(plan["secrets"].values())
+    secrets, pieces = list(record.secrets.values()), KubernetesRequest.of(record).pieces
     numbers = [{"name": "PETCTL_REPLACEMENT", "value": str(number)}]
-    template = make.coordinator_pod(job.id, _wishes(job), plan["pieces"], secrets, bool(plan["grants"]), numbers)
+    template = make.coordinator_pod(job.id, _wishes(job), pieces, secrets, bool(record.grants), numbers)
     if alone and number:
         template["spec"]["containers"][0]["command"].append("--nobody")
     template = patched(template, job.spec.get("coordinator") or {}, "spec.coordinator")

@@ -5,19 +5,21 @@ A job that petctl submitted has its record already, and that one counts. Reads n
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from typing import Any
 
+from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob
 from petctl.clusters.kubernetes.pods.manifests import RECOVERY, STATE
 from petctl.errors import UsageError
-from petctl.job.task import CHECKPOINTS, MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task, encode_task
+from petctl.job.fields import encode
+from petctl.job.record import JobRecord
+from petctl.job.task import CHECKPOINTS, MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task
 from petctl.kube.timestamps import seconds
-from petctl.rendezvous.core.events import Config
+from petctl.rendezvous.core.config import Config
 
 
-def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:
+def record_of(job: ElasticJob, wanted: int) -> JobRecord:
     """What coordinator and nodes must know; UsageError says what the ElasticJob lacks."""
     task, words = _task(job), job.command
     config = Config(
@@ -31,30 +33,17 @@ def record_of(job: ElasticJob, wanted: int) -> dict[str, Any]:
         recover_within=RECOVERY,
     )
     nodes = f"{job.least}:{job.most}" if job.replicas is None else f"{job.least}:{job.replicas}:{job.most}"
-    return {
-        "id": job.id,
-        "name": job.name,
-        "cluster": "",
-        "submitted": seconds(job.object["metadata"]["creationTimestamp"]),
-        "command": shlex.join(words),
-        "cwd": "",
-        "code": {},
-        "folders": [],
-        "results": {},
-        "notes": [],
-        "directory": "",
-        "job": _wish(job, task, nodes),
-        "plan": {
-            "task": encode_task(task),
-            "config": dataclasses.asdict(config),
-            "secrets": {},
-            "grants": {},
-            "pieces": 0,
-            "max_time": 0.0,  # the operator's own to keep, whatever becomes of coordinators
-            "namespace": job.namespace,
-            "numbered": False,
-        },
-    }
+    return JobRecord(
+        id=job.id,
+        name=job.name,
+        cluster="",
+        submitted=seconds(job.object["metadata"]["creationTimestamp"]),
+        command=shlex.join(words),
+        config=config,
+        task=task,
+        job=_wish(job, task, nodes),
+        request=encode(KubernetesRequest(job.namespace, numbered=False)),
+    )  # without max_time: that is the operator's own to keep, whatever becomes of coordinators
 
 
 def _wish(job: ElasticJob, task: Task, nodes: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from typing import Any, NamedTuple
 from petctl.agent.node.native import words_of
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, MANAGED, NODE, labels, object_name
 from petctl.clusters.kubernetes.pods.template_merge import patched
+from petctl.job.task import Code
 
 PORT = 7700
 LEFT = 91
@@ -312,9 +313,9 @@ def size_config(job_id: str, wanted: int) -> dict[str, Any]:
     return {key: value for key, value in made.items() if key != "immutable"}  # kubelets never read those again
 
 
-def code_directory(code: Mapping[str, Any]) -> str:
+def code_directory(code: Code) -> str:
     """Where a node's pod has the job's code."""
-    return f"{STATE}/code/{code['id'][:16]}/{code['inside']}"
+    return f"{STATE}/code/{code.id[:16]}/{code.inside}"
 
 
 def piece_name(job_id: str, number: int) -> str:

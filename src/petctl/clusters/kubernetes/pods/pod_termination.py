@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
 from petctl.clusters.kubernetes.logs import node_of
 from petctl.clusters.kubernetes.names import CONTAINER
+from petctl.job.status import JobStatus
 from petctl.kube.timestamps import seconds
 
 KILLED = 137
@@ -77,32 +79,32 @@ def remembered(status: Object) -> Iterator[End]:
         )
 
 
-def explained(status: Mapping[str, Any], ends: Sequence[End]) -> dict[str, Any]:
+def explained(status: JobStatus, ends: Sequence[End]) -> JobStatus:
     """The status with the last of these in its sentence; while the job goes on, only what may happen again counts."""
-    going, now = status["finished"] is None, time.time()
+    going, now = status.finished is None, time.time()
     counted = [end for end in ends if not going or (end.own and not _is_over(end, status, now))]
-    if not counted or counted[-1].words in status["sentence"]:
-        return dict(status)
+    if not counted or counted[-1].words in status.sentence:  # it is said already
+        return status
     last = counted[-1]
     times = sum(end.words == last.words for end in counted)
     often = f" ({times} pods ended so)" if times > 1 else ""
-    return {**status, "sentence": f"{status['sentence']}; {last.sentence}{often}"}
+    return replace(status, sentence=f"{status.sentence}; {last.sentence}{often}")
 
 
-def _is_over(end: End, status: Mapping[str, Any], now: float) -> bool:
+def _is_over(end: End, status: JobStatus, now: float) -> bool:
     """Did all the nodes that are wanted train for a while since?"""
-    starts = [float(row.get("started") or now) for row in status["rounds"]]
+    starts = [past.started or now for past in status.rounds]
     return any(
-        begun >= end.time and until - begun >= LONG_LIFE and len(row.get("nodes") or ()) >= status["size"]["wanted"]
-        for row, begun, until in zip(status["rounds"], starts, [*starts[1:], now], strict=False)
+        begun >= end.time and until - begun >= LONG_LIFE and len(past.nodes) >= status.size.wanted
+        for past, begun, until in zip(status.rounds, starts, [*starts[1:], now], strict=False)
     )
 
 
-def may_have_lost(status: Mapping[str, Any]) -> bool:
+def may_have_lost(status: JobStatus) -> bool:
     """Whether it is worth a look: nodes were lost, or the job ended for no reason of its workers."""
-    if status["finished"] is not None:
-        return status["state"] in ("failed", "lost") and not status["error"]
-    return any(" was lost: " in row["reason"] for row in status["rounds"])
+    if status.finished is not None:
+        return status.state in ("failed", "lost") and status.error is None
+    return status.nodes_lost > 0
 
 
 def _killed(pod: Object) -> tuple[str, bool] | None:

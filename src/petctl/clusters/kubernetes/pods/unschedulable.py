@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from petctl.clusters.kubernetes.job_status import why_blocked
 from petctl.clusters.kubernetes.logs import by_age, node_of
 from petctl.clusters.kubernetes.pods.pod_termination import end_of
+from petctl.job.status import JobStatus, NodeStatus
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import Forbidden
 from petctl.rendezvous.core.decide import natural
@@ -24,18 +26,18 @@ _LIMITS = "kubernetes: {resources: {limits: ...}} for nodes, kubernetes.coordina
 _WHERE = re.compile(r" \(the Kubernetes API server [^()]*(?:\([^()]*\))?\).*", re.DOTALL)
 
 
-def is_short(status: Mapping[str, Any]) -> bool:
+def is_short(status: JobStatus) -> bool:
     """Whether nodes are missing from what a coordinator tells."""
-    here = [node for node in status["nodes"] if node["state"] != "pending"]
-    return status["finished"] is None and len(here) < status["size"]["wanted"]
+    here = [node for node in status.nodes if node.state != "pending"]
+    return status.finished is None and len(here) < status.size.wanted
 
 
 def explained(
-    status: Mapping[str, Any], pods: Items, refused: Callable[[], str], troubles: Callable[[], Mapping[str, str]]
-) -> dict[str, Any]:
+    status: JobStatus, pods: Items, refused: Callable[[], str], troubles: Callable[[], Mapping[str, str]]
+) -> JobStatus:
     """The same with the nodes that have not come, and what keeps them. `refused` is asked where there are no pods,
     `troubles` where a pod does not say itself why it does not start."""
-    come, wanted = {node["name"] for node in status["nodes"]}, status["size"]["wanted"]
+    come, wanted = {node.name for node in status.nodes}, status.size.wanted
     newest = {node_of(pod): pod for pod in by_age(pods)}
     awaited = {node: pod for node, pod in newest.items() if node not in come}
     kept = {node: why for node, pod in awaited.items() if (why := why_blocked(pod, "it") or _why_ended(pod))}
@@ -47,22 +49,17 @@ def explained(
     without = without[: max(0, wanted - len({*come, *alive, *kept}))]
     if without and (why := refused()):
         kept |= dict.fromkeys(without, why)
-    rows = [*status["nodes"], *(_row(node, why) for node, why in kept.items())]
-    words = [str(status["sentence"]), *_sentences(kept)]
-    rows.sort(key=lambda row: natural(row["name"]))
-    cut_short = {"cut_short": True} if NOBODY_MAKES_IT in kept.values() else {}
-    return {**status, "nodes": rows, "sentence": "; ".join(words), **cut_short}
+    rows = [*status.nodes, *(NodeStatus(node, "pending", sentence=why) for node, why in kept.items())]
+    words = [status.sentence, *_sentences(kept)]
+    rows.sort(key=lambda row: natural(row.name))
+    cut_short = status.cut_short or NOBODY_MAKES_IT in kept.values()
+    return replace(status, nodes=rows, sentence="; ".join(words), cut_short=cut_short)
 
 
 def _why_ended(pod: Mapping[str, Any]) -> str:
     """What was the end of a pod that was not replaced yet."""
     end = end_of(pod)
     return f"its pod {end.words}" if end else ""
-
-
-def _row(node: str, why: str) -> dict[str, Any]:
-    place: dict[str, Any] = {"address": "", "rank": None, "ranks": [], "restarts": 0, "pid": 0}
-    return {"name": node, "state": "pending", "sentence": why, **place}
 
 
 def _sentences(kept: Mapping[str, str]) -> list[str]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from typing import Any, Dict
 
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json
+from petctl.clusters.local.job_directory import JobDirectory
+from petctl.clusters.local.record import find_status, write_status
 from petctl.controller.status.journal import Chronicle
 from petctl.controller.status.records import append_event, first_status, read_events
 from petctl.errors import is_no_room
+from petctl.job.record import JobRecord
 
 log = logging.getLogger("petctl.supervisor")
 
@@ -20,8 +22,8 @@ log = logging.getLogger("petctl.supervisor")
 class Recorder(Chronicle):
     """One job's chronicle, in its directory."""
 
-    def __init__(self, directory: JobDirectory, record: Dict[str, Any]) -> None:
-        super().__init__(read_json(directory.status) or first_status(record), read_events(directory.events))
+    def __init__(self, directory: JobDirectory, record: JobRecord) -> None:
+        super().__init__(find_status(directory) or first_status(record), read_events(directory.events))
         self.directory = directory
         self._full = False  # the disk was, when last written to
 
@@ -33,7 +35,7 @@ class Recorder(Chronicle):
 
     def put_status(self, last: bool) -> bool:
         try:
-            write_json(self.directory.status, self.status, reserved=last)
+            write_status(self.directory, self.status, reserved=last)
         except OSError as error:
             self._complain(f"cannot record the status: {error}", error)
             return False

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from petctl.agent.node.draining import NOTE
-
 if TYPE_CHECKING:
     from petctl.clusters.local.controller.supervisor import Supervisor
 
@@ -15,7 +13,7 @@ LAST_PATIENCE = 10.0  # seconds beyond the grace: then nodes that do not go are 
 
 async def until_gone(job: Supervisor) -> None:
     """Returns when no node of the job is left."""
-    patience = job.plan["task"]["grace"] + LAST_PATIENCE
+    patience = job.record.task.grace + LAST_PATIENCE
     while not job.keeper.empty.is_set():
         try:
             await asyncio.wait_for(job.keeper.empty.wait(), patience)
@@ -47,4 +45,4 @@ async def _until_guests_gone(job: Supervisor, patience: float) -> None:
 def _some_send(job: Supervisor) -> bool:
     assert job.machine is not None
     nodes = job.machine.nodes.values()
-    return not job.kill_wanted and any(node.connected and node.report.note == NOTE for node in nodes)
+    return not job.kill_wanted and any(node.connected and node.report.sending for node in nodes)

@@ -15,6 +15,7 @@ from petctl.clusters.local.job_directory import JobDirectory
 from petctl.controller.signing import Signing
 from petctl.errors import PetctlError
 from petctl.files import take_lock
+from petctl.job.record import JobRecord
 from petctl.rendezvous.net.calls import Call
 
 if TYPE_CHECKING:
@@ -33,12 +34,12 @@ class Sending:
     def __init__(
         self,
         directory: JobDirectory,
-        record: Mapping[str, Any],
+        record: JobRecord,
         event: Callable[..., None],
         changed: Callable[[], None],
     ) -> None:
-        self._directory, self._task = directory, record["plan"]["task"]
-        self._places: Mapping[str, Mapping[str, Any]] = record["plan"].get("grants") or {}
+        self._directory, self._task = directory, record.task
+        self._places: Mapping[str, Mapping[str, Any]] = record.grants
         self._event, self._changed = event, changed
         self._signing = Signing(self._current, event, changed)
         self._grants: Optional[CurrentGrants] = None
@@ -49,7 +50,7 @@ class Sending:
     @property
     def wanted(self) -> bool:
         """Does this job send anything?"""
-        return bool(self._task.get("results") or self._task.get("folders"))
+        return bool(self._task.results or self._task.folders)
 
     def calls(self) -> Dict[str, Call]:
         """What nodes may ask."""
@@ -93,17 +94,16 @@ class Sending:
         if lock is None:
             return "another process of this machine still sends from the job's directory"
         try:
-            if self._task.get("results"):
+            if self._task.results:
                 directories = (str(self._directory.outputs), str(self._directory.logs))
                 depot = Depot(self._current().ask, self._given_up)
-                outbox = Outbox(depot, base, *directories, self._task["results"], self._given_up.is_set)
+                outbox = Outbox(depot, base, *directories, self._task.results, self._given_up.is_set)
                 outbox.look(last=True)
                 problems += outbox.problems[:3]
-            if self._task.get("folders"):
+            if self._task.folders:
                 from petctl.agent.data.folders import send_left
-                from petctl.job.task import decode_task
 
-                send_left(decode_task(self._task), self._current().ask, problems.append, self._given_up)
+                send_left(self._task, self._current().ask, problems.append, self._given_up)
         except GivenUp:
             problems.append(_KILLED)
         except (PetctlError, OSError) as error:

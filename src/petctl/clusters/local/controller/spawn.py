@@ -11,11 +11,13 @@ import fcntl
 import os
 import subprocess
 from pathlib import Path
-from typing import Any, List, Mapping, Optional
+from typing import List, Optional
 
 from petctl.clusters.local.controller.start_environment import start_words
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory
+from petctl.clusters.local.record import LocalRequest, find_record
 from petctl.files import take_lock
+from petctl.job.record import JobRecord
 
 LOCK_OPTION = "--lock"
 
@@ -29,23 +31,23 @@ def start_supervisor(directory: JobDirectory) -> bool:
     if lock is None:
         return False
     try:
-        record = read_json(directory.job)
+        record = find_record(directory)
         if record is None or directory.outcome.exists():
             return False
         if not directory.nodes.exists():  # the last one was killed before it started anything: this one begins anew
             directory.coordinator.unlink(missing_ok=True)
-        start_detached([*record["plan"]["supervisor"], LOCK_OPTION, str(lock)], directory, lock)
+        start_detached([*LocalRequest.of(record).supervisor, LOCK_OPTION, str(lock)], directory, lock)
         return True
     finally:
         os.close(lock)
 
 
-def bring_back(directory: JobDirectory, record: Mapping[str, Any]) -> None:
+def bring_back(directory: JobDirectory, record: JobRecord) -> None:
     """Starts the supervisor of a job whose nodes, in their containers, cannot do so themselves; unless it has one."""
     lock = take_lock(directory.supervisor_lock)
     if lock is not None:
         try:
-            start_detached([*record["plan"]["supervisor"], LOCK_OPTION, str(lock)], directory, lock)
+            start_detached([*LocalRequest.of(record).supervisor, LOCK_OPTION, str(lock)], directory, lock)
         finally:
             os.close(lock)
 

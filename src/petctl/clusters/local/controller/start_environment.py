@@ -22,6 +22,7 @@ from typing import Any, Dict, List, Mapping, Optional
 from petctl.clusters.local.commands import supervisor_environment
 from petctl.clusters.local.job_directory import JobDirectory, read_json, sync, write_json
 from petctl.files import replace_json
+from petctl.job.record import JobRecord
 
 MEMORY = Path("/dev/shm")
 ABANDONED = 3600.0  # seconds after which what a killed submitter has left is removed
@@ -59,7 +60,7 @@ def start_words(directory: JobDirectory) -> Dict[str, Any]:
     return {"environment": {**public, **secret}, "umask": int(kept.get("umask", -1))}
 
 
-def lost_variables(directory: JobDirectory, record: Mapping[str, Any]) -> str:
+def lost_variables(directory: JobDirectory, record: JobRecord) -> str:
     """Says which variables of its submitter this supervisor, and so its workers, have to do without; else empty."""
     names = [name for name in _withheld(directory, record) if name not in os.environ]
     if not names:
@@ -69,7 +70,7 @@ def lost_variables(directory: JobDirectory, record: Mapping[str, Any]) -> str:
     )
 
 
-def waiting_note(directory: JobDirectory, record: Mapping[str, Any]) -> str:
+def waiting_note(directory: JobDirectory, record: JobRecord) -> str:
     """Says which variables a job that waits may have to do without; empty where there are none, or it has started."""
     if directory.begun() or directory.supervised():
         return ""
@@ -82,10 +83,9 @@ def waiting_note(directory: JobDirectory, record: Mapping[str, Any]) -> str:
     return f"{shown} and cannot be kept in memory: the job may start without; {_keep(names)}"
 
 
-def _withheld(directory: JobDirectory, record: Mapping[str, Any]) -> List[str]:
+def _withheld(directory: JobDirectory, record: JobRecord) -> List[str]:
     """The variables of the submitter that are kept in memory only; without those that the job itself brings."""
-    plan = record["plan"]
-    own = {*plan["task"].get("env", {}), *plan.get("secrets", {})}
+    own = {*record.task.env, *record.secrets}
     return [name for name in _names(read_json(directory.start) or {}) if name not in own]
 
 

@@ -19,8 +19,9 @@ import secrets
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Dict, List, Optional
 
 from petctl.clusters.local.controller.endpoint import encryption, open_port
 from petctl.clusters.local.controller.journal import Recorder
@@ -36,12 +37,16 @@ from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, read_
 from petctl.clusters.local.processes import sweep
 from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.queue.queue import look
-from petctl.controller.status.builder import members_of, node_rows, sentence_of, state_of
+from petctl.clusters.local.record import LocalRequest, find_record, find_status
+from petctl.controller.status.builder import members_of, node_rows, progress_of, sentence_of, state_of
 from petctl.controller.status.records import UNSAVED_TOLD, results_place
 from petctl.controller.traced_machine import ObservedCoordinator
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import wait_for_lock
-from petctl.rendezvous.core.events import Config, End, Event, Lost, Scale
+from petctl.job.record import JobRecord
+from petctl.job.status import JobStatus, SizeStatus
+from petctl.job.task import encode_task
+from petctl.rendezvous.core.events import End, Event, Lost, Scale
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, UNSAVED, Header, Outcome, decode_outcome, encode
 from petctl.rendezvous.net.calls import FLAG, WHOLE, Call
 from petctl.rendezvous.net.server import CoordinatorServer
@@ -61,13 +66,14 @@ log = logging.getLogger("petctl.supervisor")
 class Supervisor:
     """One job's life on this machine, from its place in the queue to the end of its last process."""
 
-    def __init__(self, directory: JobDirectory, record: Dict[str, Any], epoch: int) -> None:
-        self.directory, self.record, self.plan, self.epoch = directory, record, record["plan"], epoch
-        self.size = Config(**self.plan["config"])
+    def __init__(self, directory: JobDirectory, record: JobRecord, epoch: int) -> None:
+        self.directory, self.record, self.epoch = directory, record, epoch
+        self.request = LocalRequest.of(record)
+        self.size = record.config
         self.allotment = NodeQuota(directory, record)
         self.recorder = Recorder(directory, record)
         self.sending = Sending(directory, record, self.recorder.event, self.recorder.touch)
-        self.standby = Standby(self.plan["supervisor"])
+        self.standby = Standby(self.request.supervisor)
         self.machine: Optional[ObservedCoordinator] = None
         self.outcome = _read_outcome(directory)
         self.finished = time.time()
@@ -83,7 +89,7 @@ class Supervisor:
         if not await self._wait_in_line():
             return
         try:
-            await self._look_after(secret_values(self.directory.home, self.plan["secrets"]))
+            await self._look_after(secret_values(self.directory.home, self.record.secrets))
         except NotFound as error:  # removed since the job was submitted, or since its last supervisor was killed
             outcome = Outcome(ENDED_FAILED, error.code, str(error))
             if any(self.directory.node_alive(name) for name in self.directory.node_names()):
@@ -137,10 +143,10 @@ class Supervisor:
 
     async def _look_after(self, values: Dict[str, str], end: Optional[Outcome] = None) -> None:
         """Coordinates the nodes and keeps them until the job is over; with `end` only to tell them so."""
-        welcome = {"task": {**self.plan["task"], "secrets": values}}
+        welcome = {"task": encode_task(replace(self.record.task, secrets=values))}
         loop = asyncio.get_running_loop()
         fresh = not self.directory.coordinator.exists()  # no supervisor before this one had any nodes
-        config = Config(**{**self.plan["config"], "wanted": self.allotment.wanted, "recover_within": RECOVERY})
+        config = replace(self.size, wanted=self.allotment.wanted, recover_within=RECOVERY)
         history = self.recorder.history
         memory = Header(round=history.round, ran=history.round, spent=history.spent) if history.round else None
         machine = ObservedCoordinator(
@@ -155,11 +161,11 @@ class Supervisor:
         tls, binding = encryption(self.directory)
         token = self.directory.token.read_text().strip()
         self.server = CoordinatorServer(machine, token, welcome, self._record, self._on_effect, control, tls, binding)
-        container = self.plan.get("container") or {}
+        container = self.request.container
         self.keeper = NodeKeeper(
             self.directory, self.recorder, self._node_options, self.server.step, self._connected, container
         )
-        await open_port(self.server, self.directory, self.plan, self.epoch)
+        await open_port(self.server, self.directory, self.request, self.epoch)
         self.machine = machine
         self.recorder.picture = self._picture
         machine.observe = self.recorder.touch
@@ -200,16 +206,17 @@ class Supervisor:
             from petctl.clusters.local.pools.preemption import leave_nodes  # few jobs have to
 
             self.over.clear()
-            await leave_nodes(self, float(self.plan["task"]["grace"]) + LAST_PATIENCE)
+            await leave_nodes(self, self.record.task.grace + LAST_PATIENCE)
 
     async def _keep_standby(self, fresh: bool) -> None:
         crowded = self.allotment.line.crowded
         await self.standby.keep(DELAY if not fresh else CROWDED_DELAY if crowded else FIRST_DELAY)
 
     def _node_options(self, name: str) -> List[str]:
-        place = self.allotment.place(name) if self.plan["gpus"] else 0
-        options = gpu_options(place, self.plan["gpus"], self.plan["devices"])
-        return options if self.plan["address"] == "127.0.0.1" else ["--address", self.plan["address"], *options]
+        request = self.request
+        place = self.allotment.place(name) if request.gpus else 0
+        options = gpu_options(place, request.gpus, request.devices)
+        return options if request.address == "127.0.0.1" else ["--address", request.address, *options]
 
     def _connected(self, name: str, incarnation: str) -> bool:
         assert self.machine is not None
@@ -224,7 +231,7 @@ class Supervisor:
             data = dict(effect.data)
             if effect.kind == "joined" and self.machine is not None and data["node"] in self.machine.nodes:
                 self.keeper.joined(data["node"], self.machine.nodes[data["node"]].report.incarnation)
-                if not self.plan.get("container"):  # where nodes cannot bring a supervisor back, others need it
+                if not self.request.container:  # where nodes cannot bring a supervisor back, others need it
                     forget_environment(self.directory)
             if effect.kind == "running" and self.machine is not None:
                 data["members"] = members_of(self.machine)
@@ -239,27 +246,28 @@ class Supervisor:
                 # The wish was written down, but the last supervisor died before the nodes heard of it.
                 self.server.step(Scale(wanted, self.allotment.surplus()))
 
-    def _picture(self) -> Dict[str, Any]:
+    def _picture(self, before: JobStatus) -> JobStatus:
         assert self.machine is not None
         facts = self.machine.status()
         rows = node_rows(facts, self.keeper.rows())
         ending = self.outcome.sentence if self.outcome is not None else ""
-        last, history = str(self.recorder.status["state"]), self.recorder.history
-        return {
-            "state": state_of(facts["phase"], last, bool(history.rounds)),
-            "sentence": sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted)
+        history = self.recorder.history
+        return replace(
+            before,
+            state=state_of(facts["phase"], before.state, bool(history.rounds)),
+            sentence=sentence_of(facts, len(rows), ending, self.allotment.granted, self.allotment.wanted)
             if not self.sending.busy
             else f"ending ({ending}): uploading results",
-            "results": self._results(),
-            "size": {"min": self.size.min_nodes, "wanted": self.allotment.wanted, "max": self.size.max_nodes},
+            results=self._results(),
+            size=SizeStatus(self.size.min_nodes, self.allotment.wanted, self.size.max_nodes),
             # A new coordinator learns these from its nodes: until then they are what they were.
-            "round": facts["round"] or history.round,
-            "epoch": facts["epoch"],
-            "spent": facts["spent"] if facts["round"] else history.spent,
-            "world_size": facts["world_size"],
-            "nodes": rows,
-            "progress": facts["progress"] or self.recorder.status.get("progress"),
-        }
+            round=facts["round"] or history.round,
+            epoch=facts["epoch"],
+            spent=facts["spent"] if facts["round"] else history.spent,
+            world_size=facts["world_size"],
+            nodes=rows,
+            progress=progress_of(facts) or before.progress,
+        )
 
     # -- what the user wants -------------------------------------------------------------------------------------------
 
@@ -296,7 +304,7 @@ class Supervisor:
         """A part of the job's code, for a node on another machine."""
         from petctl.agent.data.code_source import serve  # few jobs have such nodes
 
-        return serve(self.plan["task"]["code"]["archive"], offset, size)
+        return serve(self.record.task.code.archive, offset, size)
 
     async def _grow(self) -> None:
         """Takes slots that become free while the job runs below its wanted size; looks after the line meanwhile."""
@@ -338,7 +346,7 @@ class Supervisor:
             self.over.set()
 
     async def _limit_time(self) -> None:
-        limit = self.plan["max_time"]
+        limit = self.record.max_time
         if limit:
             started = self.recorder.history.started or time.time()
             await asyncio.sleep(max(0.0, started + limit - time.time()))
@@ -368,17 +376,17 @@ class Supervisor:
     def _finish(self) -> None:
         assert self.outcome is not None
         sweep(self.directory.id, self.directory.nodes)
-        if self.plan.get("container"):
+        if self.request.container:
             from petctl.clusters.local.containers.node_containers import remove_containers
 
-            why_not = remove_containers(self.plan["container"], self.directory.id)
+            why_not = remove_containers(self.request.container, self.directory.id)
             if why_not:
                 self.recorder.event("node", why_not)
         due = self.allotment.leave()
-        outcome = read_json(self.directory.outcome) or {}
+        finished = float((read_json(self.directory.outcome) or {}).get("finished", self.finished))
         if self.machine is not None:  # it has seen the last node go: the grace is part of the job's time
-            outcome["finished"] = time.time()
-        self.recorder.finish(outcome, float(outcome.get("finished", self.finished)), results=self._results())
+            finished = time.time()
+        self.recorder.finish(self.outcome, finished, results=self._results())
         self.allotment.line.start(due)
         self.standby.dismiss()  # last: it goes on with whatever a killed supervisor has left undone
         forget_environment(self.directory)
@@ -394,23 +402,24 @@ def supervise(path: Path, standby: bool = False, lock: Optional[int] = None) -> 
     """Looks after the job unless somebody does already; as a standby, as soon as nobody does. `lock`: the
     supervisor's, from whoever has started it."""
     directory = JobDirectory(path)
-    record = read_json(directory.job)
+    record = find_record(directory)
     if record is None:
         print(f"petctl: {path} is not the directory of a job", file=sys.stderr)
         return 2
     held = wait_for_lock(directory.supervisor_lock) if standby else take_over(lock, directory.supervisor_lock)
     if held is None:
         return 0
-    if (read_json(directory.status) or {}).get("finished"):
+    status = find_status(directory)
+    if status is not None and status.finished:
         # It ended, or was buried, before an agent's request for a supervisor was carried out; or its supervisor was
         # killed before it could start those whose turn it was.
-        look(directory.home, record["cluster"])
+        look(directory.home, record.cluster)
         return 0
     supervisor = Supervisor(directory, record, raise_epoch(directory))
     asyncio.run(supervisor.run())
     if supervisor.going_back:
         os.close(held)
-        look(directory.home, record["cluster"])  # it may be due again
+        look(directory.home, record.cluster)  # it may be due again
     return 0
 
 

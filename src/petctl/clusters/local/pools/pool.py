@@ -184,13 +184,13 @@ def _end(home: Path, jobs: Sequence[str]) -> None:
     here = LocalCluster(home, {})
     for kill, patience in ((False, CANCEL_WITHIN), (True, KILL_WITHIN)):
         left = [job for job in jobs if (home / "jobs" / job / "job.json").exists()]
-        left = [job for job in left if (now := here.status(job))["finished"] is None or now.get("unattended")]
+        left = [job for job in left if (now := here.status(job)).finished is None or now.unattended]
         for job in left:
             here.cancel(job, kill)
         deadline = time.monotonic() + patience
         for job in left:
             status = here.status(job)
-            while (status["finished"] is None or status.get("unattended")) and time.monotonic() < deadline:
+            while (status.finished is None or status.unattended) and time.monotonic() < deadline:
                 again = here.attend(job)
                 status = here.watch(job, status, min(again, deadline - time.monotonic()))
 

@@ -11,6 +11,7 @@ their workers within the grace, as at any planned change, and nothing is charged
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from petctl.clusters.local.controller.start_environment import keep_environment
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def apply(supervisor: Supervisor, wish: GiveBack) -> None:
     """Gives back what the cluster asks for; what takes time goes on by itself."""
-    name = supervisor.record["cluster"]
+    name = supervisor.record.cluster
     if wish.end:
         sentence = f"cluster {name} got smaller and ends the jobs on removed nodes (deallocation: terminate)"
         supervisor.server.step(End(Outcome(CANCELLED, 130, sentence)))
@@ -60,9 +61,9 @@ async def leave_nodes(supervisor: Supervisor, patience: float) -> None:
 def back_into_the_line(supervisor: Supervisor) -> None:
     """The job has no nodes: from here on it is one that has not begun, at its old place."""
     directory, recorder = supervisor.directory, supervisor.recorder
-    sentence = f"queued again: cluster {supervisor.record['cluster']} got smaller"
+    sentence = f"queued again: cluster {supervisor.record.cluster} got smaller"
     recorder.event("requeued", sentence)
-    recorder.picture = lambda: {"state": "queued", "sentence": sentence, "nodes": [], "world_size": 0}
+    recorder.picture = lambda status: replace(status, state="queued", sentence=sentence, nodes=[], world_size=0)
     recorder.write()
     keep_environment(directory)
     directory.coordinator.unlink(missing_ok=True)

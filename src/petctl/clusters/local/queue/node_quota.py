@@ -8,12 +8,13 @@ finds the same ones.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, List, Optional
 
 from petctl.clusters.local.job_directory import JobDirectory, write_text
 from petctl.clusters.local.queue.queue import Turn, queue_of, slots_of
 from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, running_nodes, wanted_nodes
 from petctl.errors import NoRoom, PetctlError
+from petctl.job.record import JobRecord
 
 if TYPE_CHECKING:
     from petctl.clusters.local.pools.model import GiveBack
@@ -24,10 +25,10 @@ log = logging.getLogger("petctl.supervisor")
 class NodeQuota:
     """One job's size: `wanted` by the user, `granted` by the machine."""
 
-    def __init__(self, directory: JobDirectory, record: Dict[str, Any]) -> None:
+    def __init__(self, directory: JobDirectory, record: JobRecord) -> None:
         self._directory, self._record = directory, record
-        self.line = queue_of(directory.home, record["cluster"])
-        self._slots = slots_of(directory.home, record["cluster"])
+        self.line = queue_of(directory.home, record.cluster)
+        self._slots = slots_of(directory.home, record.cluster)
         self.granted = 0
         self.wanted = self._read()
 
@@ -126,4 +127,4 @@ class NodeQuota:
         return tuple(name for name in self._directory.node_names() if name not in names)
 
     def _read(self) -> int:
-        return wanted_nodes(self._directory, self._record["plan"])
+        return wanted_nodes(self._directory, self._record)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import sqlite3
 import time
 from pathlib import Path
-from typing import Any, Iterator, List, Mapping, Optional
+from typing import Iterator, List, Optional
 
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.queue.scheduler import ALIVE, DEAD, ENDED, READY, STARTING, UNBORN, Claim
 from petctl.clusters.local.queue.slots import Capacity, Slots
+from petctl.clusters.local.record import LocalRequest, find_record
+from petctl.job.record import JobRecord
 
 LOCAL = "local"  # the cluster that is always there, with as many slots as each submitter's settings say
 
@@ -47,26 +49,26 @@ class _Nothing:
         return True
 
 
-def claim_of(directory: JobDirectory, record: Mapping[str, Any], granted: int = 0) -> Claim:
+def claim_of(directory: JobDirectory, record: JobRecord, granted: int = 0) -> Claim:
     """The claim of a job, as its record and its user's newest wish say."""
-    plan = record["plan"]
+    request = LocalRequest.of(record)
     return Claim(
         job=directory.id,
-        priority=plan["priority"],
-        minimum=plan["config"]["min_nodes"],
-        wanted=wanted_nodes(directory, plan),
-        slots=plan["slots"],
+        priority=request.priority,
+        minimum=record.config.min_nodes,
+        wanted=wanted_nodes(directory, record),
+        slots=request.slots,
         granted=granted,
         entered=time.time(),
     )
 
 
-def wanted_nodes(directory: JobDirectory, plan: Mapping[str, Any]) -> int:
+def wanted_nodes(directory: JobDirectory, record: JobRecord) -> int:
     """How many nodes its user asked for last."""
     try:
         return int(directory.wanted.read_text())
     except (FileNotFoundError, ValueError):
-        return int(plan["config"]["wanted"])
+        return record.config.wanted
 
 
 def running_nodes(directory: JobDirectory) -> int:
@@ -96,10 +98,10 @@ def _found(jobs: Path, name: str) -> Iterator[tuple[float, Claim]]:
         directory = JobDirectory(path)
         if path.name.startswith(".") or directory.outcome.exists():
             continue
-        record = read_json(directory.job)
-        if record is None or record.get("cluster") != name:
+        record = find_record(directory)
+        if record is None or record.cluster != name:
             continue
         if not directory.begun():
-            yield record["submitted"], claim_of(directory, record)
+            yield record.submitted, claim_of(directory, record)
         elif directory.alive():
-            yield record["submitted"], claim_of(directory, record, max(1, running_nodes(directory)))
+            yield record.submitted, claim_of(directory, record, max(1, running_nodes(directory)))

@@ -173,7 +173,7 @@ def _submitted(
 
     job = _without_engine(job, target["petctl"])
     if dry_run:
-        return {"cluster": target, "petctl": planned(options.home(), target, job)}
+        return {"cluster": target, "petctl": planned(options.home(), target, job).to_dict()}
     record = create_job(options.home(), given, address, target, job, as_reported(job.batchai), secrets)
     detail(f"petctl's job is {record['petctl']} on cluster {target['petctl']}; its results: {record['results']}")
     return _shown(address)

@@ -23,6 +23,7 @@ from petctl.files import take_lock
 
 if TYPE_CHECKING:
     from petctl.job.output import Output
+    from petctl.job.record import JobRecord
     from petctl.job.spec import Job
     from petctl.jobs import JobHandle
     from petctl.storage.transfer.plan import End
@@ -97,27 +98,27 @@ def _submit(tree: Tree, trail: Trail, target: Mapping[str, Any], job: Job) -> di
     where = find_cluster(target["petctl"], tree.home)
     for _ in range(ATTEMPTS):
         job_id = new_id(name_of(job))
-        plan = where.plan(job, job_id)
-        segment = plan["plan"]["task"]["batchai"].get("segment")
+        built = where.build_record(job, job_id)
+        segment = built.task.batchai.get("segment")
         with tree.locked():
             record = tree.change(trail, petctl=job_id, segment=segment, results=str(results_place(tree.home, job_id)))
         try:
-            where.submit(plan)
+            where.submit(built)
         except AlreadyExists:
             continue
-        _link_results(Path(record["results"]), plan)
+        _link_results(Path(record["results"]), built)
         if not target.get("here"):  # those of this machine are found among its own
             Registry(tree.home).know(where.name)
         return record
     raise UsageError(f"found no free id for {job.name!r}; remove ended jobs with: petctl rm --finished")
 
 
-def planned(home: Path, target: Mapping[str, Any], job: Job) -> dict[str, Any]:
+def planned(home: Path, target: Mapping[str, Any], job: Job) -> JobRecord:
     """Exactly what would be submitted; values of secrets are not in it."""
     from petctl.clusters.base import find_cluster
     from petctl.jobs.names import name_of
 
-    return find_cluster(target["petctl"], home).plan(job, f"{name_of(job)}-0000")
+    return find_cluster(target["petctl"], home).build_record(job, f"{name_of(job)}-0000")
 
 
 def again(home: Path, address: Address, name: str, cluster: str) -> Job:
@@ -128,13 +129,13 @@ def again(home: Path, address: Address, name: str, cluster: str) -> Job:
     from petctl.job.file.read import job_from_dict
 
     record = handle_of(home, address).record()
-    before = job_from_dict(record["job"])
+    before = job_from_dict(record.job)
     names = {**before.batchai["names"], "job": name, "cluster": cluster}
     return replace(
         before,
         name=own_name(name),
         cluster=cluster,
-        cwd=str(Path(record["cwd"], before.cwd)),
+        cwd=str(Path(record.cwd, before.cwd)),
         batchai={**before.batchai, "names": names},
     )
 
@@ -148,7 +149,7 @@ def handle_of(home: Path, address: Address, certain: bool = False) -> JobHandle:
     if not record["petctl"]:
         raise NotFound(f"{words(trail_of('jobs', address))} was not submitted; its submission was interrupted")
     handle = JobHandle(record["petctl"], cluster_of(home, record["cluster"]))
-    if certain and handle.record()["plan"]["task"].get("batchai", {}).get("segment") != record["segment"]:
+    if certain and handle.record().task.batchai.get("segment") != record["segment"]:
         raise NotFound(f"petctl's job {record['petctl']} is not that of {words(trail_of('jobs', address))}")
     return handle
 
@@ -192,7 +193,7 @@ def output_directory(home: Path, address: Address, wanted: str) -> Path | End | 
     if remote is not None:
         return _opened(home, remote)
     place = known[name]
-    here = bool(place) and (bool(record["directory"]) or Path(place).is_dir())
+    here = bool(place) and (bool(record.directory) or Path(place).is_dir())
     return Path(place) if here else None
 
 
@@ -210,11 +211,11 @@ def _opened(home: Path, output: Output) -> End:
     return open_end(location, known)
 
 
-def _link_results(place: Path, plan: Mapping[str, Any]) -> None:
+def _link_results(place: Path, record: JobRecord) -> None:
     from petctl.submission.batchai import directories
 
     place.mkdir(parents=True, exist_ok=True)
-    for name, directory in directories(plan).items() if plan["directory"] else ():
+    for name, directory in directories(record).items() if record.directory else ():
         link = place / name
         if directory and not link.is_symlink():
             link.symlink_to(directory)
