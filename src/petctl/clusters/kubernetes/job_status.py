@@ -127,7 +127,13 @@ def waiting_status(
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
         alive = [pod for pod in nodes() if runs(pod)]
-        who = "its workers go on" if any(map(_trains, alive)) else "its nodes wait" if alive else "no node runs"
+        who = (
+            "its workers keep running"
+            if any(map(_trains, alive))
+            else "its nodes wait"
+            if alive
+            else "no node is running"
+        )
         sentence = f"its coordinator is being replaced, and {who} meanwhile"
         return replace(status, state="recovering", sentence="; ".join(filter(None, [sentence, reason])))
     if elastic_jobs.is_elastic(owner) and not reason:

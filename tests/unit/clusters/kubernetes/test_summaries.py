@@ -202,7 +202,7 @@ def test_states_of_jobs_that_do_not_train(there: Namespace) -> None:
         "half-6": "starting",
     }
     assert found["starting-1"].sentence == "waiting: 0 of 1 nodes are ready"
-    assert "its workers go on meanwhile" in found["replaced-3"].sentence
+    assert "its workers keep running meanwhile" in found["replaced-3"].sentence
     assert message in found["away-5"].sentence
     assert found["half-6"].cut_short and NOBODY_MAKES_IT in found["half-6"].sentence
     assert not any(status.cut_short for job_id, status in found.items() if job_id != "half-6")
@@ -274,7 +274,7 @@ def test_a_submission_that_was_cut_short_says_so(there: Namespace) -> None:
     owner["spec"]["suspend"], owner["metadata"]["generation"] = True, 1
     del there.objects[f"{MAPS}/half-1"]
     status = there.one()
-    assert (status.state, status.cut_short) == ("queued", True) and "cut short" in status.sentence
+    assert (status.state, status.cut_short) == ("queued", True) and "interrupted" in status.sentence
 
 
 def test_a_summary_agrees_with_the_status_where_both_know(there: Namespace) -> None:
