@@ -88,7 +88,7 @@ def test_what_a_record_must_have(missing: str) -> None:
 
 def test_a_file_that_is_damaged_is_named(tmp_path: Path) -> None:
     directory = JobDirectory(tmp_path / "full-22aa")
-    with pytest.raises(NotFound, match="no job 'full-22aa' any more"):
+    with pytest.raises(NotFound, match="job 'full-22aa' no longer exists"):
         read_record(directory)
     directory.path.mkdir()
     with pytest.raises(InternalError, match=r"full-22aa/job\.json is missing or damaged; .*petctl rm full-22aa"):

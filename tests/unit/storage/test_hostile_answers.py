@@ -259,7 +259,7 @@ def test_nodes_end_a_listing_that_goes_round() -> None:
         return {"entries": [["a", 1, 0.0, ""]], "after": "b" if words["after"] == "a" else "a"}
 
     about = {"kind": "s3", "root": "s3://bucket", "prefix": ""}
-    with pytest.raises(BadAnswer, match="does not end"):
+    with pytest.raises(BadAnswer, match="has no end"):
         list(Objects(ask, "grant", about, Exchange(), threading.Event()).entries())
 
 

@@ -127,13 +127,8 @@ def waiting_status(
     reason = _why_none_runs(by_age(pods), refused)
     if was_replaced(owner, pods):
         alive = [pod for pod in nodes() if runs(pod)]
-        who = (
-            "its workers keep running"
-            if any(map(_trains, alive))
-            else "its nodes wait"
-            if alive
-            else "no node is running"
-        )
+        waits = "its nodes are waiting" if alive else "no node is running"
+        who = "its workers keep running" if any(map(_trains, alive)) else waits
         sentence = f"its coordinator is being replaced, and {who} meanwhile"
         return replace(status, state="recovering", sentence="; ".join(filter(None, [sentence, reason])))
     if elastic_jobs.is_elastic(owner) and not reason:
