@@ -48,7 +48,7 @@ def test_a_strangers_kind_is_found_by_its_entry_point(home: Path) -> None:
 
 def test_a_kind_that_no_package_brings_is_told_with_those_there_are(home: Path) -> None:
     (home.parent / "petctl.yaml").write_text("clusters: {lab: {kind: stranger}}\n")
-    with pytest.raises(UsageError, match=r"no cluster 'lab'; the clusters are: debug, k8s, kubernetes, local, strange;"):
+    with pytest.raises(UsageError, match=r"no cluster 'lab'; the clusters are: debug, k8s, kubernetes, local, strange"):
         find_cluster("lab", home)
     assert not kinds.is_kind("stranger")
 

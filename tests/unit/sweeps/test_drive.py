@@ -26,6 +26,7 @@ from petctl.sweeps import drive, looking
 from petctl.sweeps.begin import begin
 from petctl.sweeps.drive import Driver
 from petctl.sweeps.record import Limits, SweepDirectory, every, find
+from tests.integration.waiting import until
 
 DEADLINE = 30.0
 RUN = 'until [ -s "$0" ]; do sleep 0.01; done; [ "$(cat "$0")" = succeeded ]'  # $0: the file with the job's fate
@@ -444,6 +445,8 @@ def test_a_driver_without_a_terminal_imports_nothing_of_the_users(
 
 
 def told(*words: str) -> Any:
+    # A process that this one has just started holds a copy of the driver's lock until it runs its own program.
+    until(lambda: not any(folder.driven() for folder in every()), "that no process holds a sweep's lock")
     return command.main(list(words), standalone_mode=False)
 
 
