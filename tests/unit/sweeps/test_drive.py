@@ -445,8 +445,6 @@ def test_a_driver_without_a_terminal_imports_nothing_of_the_users(
 
 
 def told(*words: str) -> Any:
-    # A process that this one has just started holds a copy of the driver's lock until it runs its own program.
-    until(lambda: not any(folder.driven() for folder in every()), "that no process holds a sweep's lock")
     return command.main(list(words), standalone_mode=False)
 
 
@@ -460,6 +458,8 @@ def test_a_sweep_whose_directory_is_gone_can_be_cancelled(
     Driver(folder).run(leave.set, leave)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").rmdir()
+    # A process that this one has just started holds a copy of the driver's lock until it runs its own program.
+    until(lambda: not folder.driven(), "that no process holds the sweep's lock")
     told("cancel", "tune")
     assert cluster.states() == {"cancelled"}
     assert states(Driver(folder)) == ["cancelled"] * 2
@@ -472,6 +472,7 @@ def test_a_damaged_sweep_and_one_whose_cluster_is_gone_can_be_forgotten(
     folder, leave = made(1), threading.Event()
     Driver(folder).run(leave.set, leave)
     monkeypatch.setattr(cluster, "status", partial(_killed_at, "", None))
+    until(lambda: not folder.driven(), "that no process holds the sweep's lock")
     told("rm", "--keep-jobs", "tune")
     (made(1, "other").path / "sweep.json").write_text("{")
     with pytest.raises(InternalError, match="petctl sweep rm --keep-jobs other"):
