@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,14 @@ def kill(*handles: JobHandle, spared: int = 0) -> None:
     pids = [pid for handle in handles for pid in processes_of(job_path(handle)) if pid != spared]
     send(pids, signal.SIGSTOP, signal.SIGKILL)
     until(lambda: not any(map(exists, pids)), "their ends")
+    # The last thread of a process lets go of its locks, which may be a moment after its first thread has ended.
+    until(lambda: not any(JobDirectory(job_path(handle)).alive() for handle in handles), "that no lock is held")
+
+
+def _stands_by(pid: int) -> bool:
+    with suppress(OSError):
+        return b"--standby" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return False
 
 
 def complete(handle: JobHandle) -> None:
@@ -156,7 +165,7 @@ def test_a_lost_job_is_finished_by_who_changes_jobs_or_waits(stage: Stage, act: 
     handle = submit(petctl.Job(shell=script, name="leaves", code="none", nodes="1:1:2"))
     until((stage.path / "left").exists, "what a worker has started")
     path, left = JobDirectory(job_path(handle)), int((stage.path / "left").read_text())
-    until(lambda: len(processes_of(path.path)) == 6, "all processes of the job")
+    until(lambda: len(found := processes_of(path.path)) == 6 and any(map(_stands_by, found)), "its standby, too")
     kill(handle, spared=left)
     status = handle.status()
     assert (status.state, status.unattended, status.exit_code) == ("lost", True, 70)
