@@ -58,6 +58,7 @@ class Backend:
     long: ClassVar[frozenset[str]] = (
         frozenset()
     )  # cases that are marked so, as they take long here and tell little more
+    all_long = False  # whether all of them are
     patience = 60.0  # seconds in which anything that is waited for must have come
     slow = False  # a job takes seconds to begin
 

@@ -38,7 +38,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(300))
-        if item.originalname in _harness(str(item.callspec.params["backend"])).long:
+        harness = _harness(str(item.callspec.params["backend"]))
+        if harness.all_long or item.originalname in harness.long:
             item.add_marker(pytest.mark.long)
 
 

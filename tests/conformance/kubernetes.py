@@ -121,12 +121,4 @@ class OperatorBackend(KubernetesBackend):
 
     name = "operator"
     with_operator = True
-    long: ClassVar = KubernetesBackend.long | {  # the coordinator and its nodes are the same as without an operator
-        "test_a_submitter_that_is_killed_leaves_nothing_or_a_job_that_is_listed",
-        "test_of_many_who_submit_an_id_at_once_one_is_heard",
-        "test_events_are_followed_to_the_end_of_the_job",
-        "test_the_worker_that_fails_first_is_the_root_cause",
-        "test_restarts_are_used_up",
-        "test_a_cancelled_job_has_its_grace",
-        "test_a_secret_reaches_the_workers",
-    }
+    all_long = True  # tests/k8s has tests of its own for what the operator does otherwise
