@@ -271,7 +271,7 @@ def test_every_command_of_the_document_runs_as_it_is_written(shell: Shell, tmp_p
             "a -c c2 submit nvidia-smi",
         )
     }
-    assert "amsword/setup:py36pt16 is not used" in submitted["a submit cmd"].stderr
+    assert "not using the image amsword/setup:py36pt16" in submitted["a submit cmd"].stderr
     assert "NC24RSV3 is not a cluster that petctl knows" in submitted["a submit cmd"].stderr
     ids = {line: done.stdout.strip() for line, done in submitted.items()}
     shell(f"petctl wait {' '.join(ids.values())}")

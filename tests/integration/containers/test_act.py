@@ -53,7 +53,7 @@ def test_the_image_of_acts_document_runs_as_it_is_written(
         f"print(sys.version_info[:2], os.path.exists({MARK!r}), os.environ['OMPI_COMM_WORLD_SIZE'], flush=True)\n"
     )
     submitted = act("-n", "4", "submit", "python", "train.py")
-    assert submitted.returncode == 0 and "is not used" not in submitted.stderr, submitted.stderr
+    assert submitted.returncode == 0 and "not using the image" not in submitted.stderr, submitted.stderr
     handle = get(submitted.stdout.strip())
     status = handle.wait(100)
     assert status.state == "succeeded", (status.sentence, status.error)
