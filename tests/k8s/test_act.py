@@ -67,7 +67,8 @@ def test_runs_on_pods_are_submitted_queried_aborted_and_resubmitted(user: User) 
     )
     known = facts(queried)
     assert (known["appID"], known["cluster"], known["num_gpu"], known["status"]) == (run, "k8s", 4, "Running")
-    assert run in a(user, "-c", "k8s", "qr").stdout
+    # A list asks Kubernetes, which calls a pod ready some seconds after its workers are in a round.
+    until(lambda: run in a(user, "-c", "k8s", "qr").stdout, "the run is in the list of those that run", 60)
 
     again = a(user, "-c", "k8s", "resubmit", run[-8:]).stdout.strip()
     assert again != run

@@ -161,7 +161,7 @@ def test_a_coordinator_that_cannot_live_is_given_up(bench: PodBench) -> None:
     second = bench.coordinate(replacement=1)
     assert second.wait(100) == 1
     log = (second.out.parent / "err").read_text()
-    assert log.count("it is started anew") == 9 and "10 times in a row" in log
+    assert log.count("restarting it") == 9 and "10 times in a row" in log
     assert log.count(f"cannot listen on 127.0.0.1, port {bench.port}") == 10 and "Traceback" not in log
     assert alive(first.process.pid)
 
