@@ -113,7 +113,7 @@ def test_no_upload_runs_where_it_lies(petctl: Petctl, project: Path) -> None:
     go.touch()
     petctl("wait", job)
     assert "says new in round 1" in petctl("logs", job).stdout
-    assert petctl("submit", "--no-upload", "--code", ".", "waits.py", code=2).stderr.count("contradict") == 1
+    assert petctl("submit", "--no-upload", "--code", ".", "waits.py", code=2).stderr.count("give either") == 1
 
 
 def test_a_project_that_cannot_be_a_snapshot_runs_in_place_and_says_why(petctl: Petctl, project: Path) -> None:

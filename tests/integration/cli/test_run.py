@@ -76,7 +76,7 @@ def test_a_reader_that_goes_away_leaves_the_job_running(petctl: Petctl) -> None:
         assert process.stdout.readline() == b"line\n"
         process.stdout.close()
         assert process.wait(PATIENCE) == 141
-        assert b"goes on" in process.stderr.read()
+        assert b"keeps running" in process.stderr.read()
         until(lambda: [job["state"] for job in petctl.json("list")] == ["running"], "a job that runs")
     finally:
         process.kill()

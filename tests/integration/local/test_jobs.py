@@ -98,7 +98,7 @@ def test_nodes_that_are_not_wanted_any_more_when_they_join_go_again(stage: Stage
     handle.scale(3)
     handle.scale(1)
     events = job_path(handle) / "events.jsonl"
-    begun = lambda: len(re.findall(r"node [12] is started", events.read_text()))  # noqa: E731
+    begun = lambda: len(re.findall(r"started node [12]", events.read_text()))  # noqa: E731
     gone = lambda: len(re.findall(r"node [12] exited with code 0", events.read_text()))  # noqa: E731
     until(lambda: begun() > 0 and begun() == gone(), "whoever was started has gone")
     until(lambda: [node.name for node in handle.status().nodes] == ["0"], "one node in the status")

@@ -292,7 +292,7 @@ def test_the_least_recently_used_copy_makes_room(project: Project) -> None:
     project.configure(cache="100KiB")
     job = project("submit", "-q", "--folder", f"data={project.scene.root}/one", "reads.py").stdout.strip()
     project("wait", job, code=None)
-    assert "may have 100 KiB" in project("status", job).stdout
+    assert "limited to 100 KiB" in project("status", job).stdout
     assert "700,000 bytes" in project("data", "cache", "clear").stderr
     assert project.copies() == {}
 

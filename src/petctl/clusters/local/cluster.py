@@ -232,7 +232,7 @@ class LocalCluster:
         for other in _resumed_by(directory):
             later = JobDirectory(self.jobs / other)
             if later.job.exists() and newest_status(later).finished is None:
-                raise InUse(f"{job_id} has the checkpoints that {other} goes on from, and that has not ended")
+                raise InUse(f"{job_id} has the checkpoints that {other} uses, which has not ended")
         cluster = str((read_json(directory.job) or {}).get("cluster", ""))
         remove_directory(directory)
         with suppress(PetctlError, OSError):

@@ -26,6 +26,7 @@ from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.processes import sweep
 from petctl.rendezvous.core.events import End, Expect, Roster, Unexpect
 from petctl.rendezvous.core.messages import ENDED_FAILED, Outcome
+from petctl.text import counted
 
 START_PATIENCE = 30.0  # how long a round waits for nodes that the user asked for
 REPLACE_PATIENCE = 1.0  # ... and for one that replaces a lost node: the others could be training
@@ -270,7 +271,8 @@ class NodeKeeper:
         loop = asyncio.get_running_loop()
         ended = await loop.run_in_executor(None, sweep, job, nodes, node.name)
         if ended:
-            self.recorder.event("node", f"ended {ended} process(es) that node {node.name} left", node=node.name)
+            sentence = f"ended {counted(ended, 'process', 'processes')} that node {node.name} left"
+            self.recorder.event("node", sentence, node=node.name)
         if self.container:
             from petctl.clusters.local.containers.node_containers import remove_containers
 
