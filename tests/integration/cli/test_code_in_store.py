@@ -153,7 +153,7 @@ def test_the_coordinator_has_it_when_the_store_fails(
     run_far(petctl, store, job, go, oldest_python)
     (sentence,) = remarks(petctl, job)
     assert "node far: fetching the code from the coordinator instead of the store: " in sentence
-    assert {"away": "no answer", "spoilt": "archive is damaged"}.get(fault, "answers 503") in sentence
+    assert {"away": "no answer", "spoilt": "archive is damaged"}.get(fault, "answering 503") in sentence
 
 
 def test_resubmit_in_another_home_takes_it_from_the_store(petctl: Petctl, store: Store, tmp_path: Path) -> None:
@@ -186,5 +186,5 @@ def test_resubmit_says_when_nobody_has_it(petctl: Petctl, store: Store) -> None:
     assert "archive is damaged" in petctl("resubmit", kept, code=None).stderr
     assert not list((petctl.home / "bundles").iterdir())
     gone = petctl("resubmit", loose, code=2).stderr
-    assert f"snapshot {identity[:12]}, is no longer on this machine; run the code as it is now" in gone
+    assert f"snapshot {identity[:12]}, is no longer on this machine; run today's code" in gone
     petctl("wait", petctl("resubmit", "-q", "--new-code", loose).stdout.strip())

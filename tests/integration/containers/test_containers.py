@@ -151,6 +151,7 @@ def test_nodes_clients_and_supervisors_can_be_killed(stage: ContainerStage) -> N
     second = stage.running(2, after=first)
     assert not any(map(exists, old)), "workers of a killed node"
     until(lambda: len(stage.engine.containers()) == 2, "one container for each node")
+    until(lambda: supervisors(handle), "a supervisor and its standby")
     killed = supervisor_pid(handle)
     os.kill(killed, signal.SIGKILL)
     until(lambda: supervisor_pid(handle) != killed, "another supervisor")

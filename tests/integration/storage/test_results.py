@@ -194,7 +194,7 @@ def test_results_are_up_during_the_run_and_after_a_failure(runs: Runs) -> None:
     with urllib.request.urlopen(link, timeout=30) as answer:
         assert answer.read() == b"last"
     wrong = runs.petctl("outputs", "ls", job, "modle", code=2)
-    assert "there are: model" in wrong.stderr
+    assert "its outputs: model" in wrong.stderr
 
     second = runs.submit(*own)  # no store: only this output has a place
     runs.petctl("wait", second)
