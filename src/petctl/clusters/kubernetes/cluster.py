@@ -37,7 +37,7 @@ from petctl.job.record import JobRecord
 from petctl.job.spec import Job
 from petctl.job.status import JobStatus
 from petctl.kube.api import Api, Items, path
-from petctl.kube.failures import KubernetesError, NoSuchObject, ObjectExists, ServerUnreachable
+from petctl.kube.failures import KubernetesError, NoSuchObject, NotRunning, ObjectExists, ServerUnreachable
 from petctl.kube.kubeconfig import find_access
 from petctl.rendezvous.core.decide import natural
 from petctl.rendezvous.net.join_file import write_join_file
@@ -375,7 +375,10 @@ class KubernetesCluster:
         words = [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]
         tty = sys.stdin.isatty() and sys.stdout.isatty()
         name = pod["metadata"]["name"]
-        return self._api.execute(self._namespace, name, words, "petctl", tty, sys.stdin, sys.stdout, sys.stderr)
+        try:
+            return self._api.execute(self._namespace, name, words, "petctl", tty, sys.stdin, sys.stdout, sys.stderr)
+        except NotRunning as error:  # its pod is still shown as running for a moment after the container has ended
+            raise NotFound(f"{job_id} has no running node {logs.node_of(pod)!r}: {error}") from None
 
     def forward(
         self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
