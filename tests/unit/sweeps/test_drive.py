@@ -456,6 +456,7 @@ def test_a_sweep_whose_directory_is_gone_can_be_cancelled(
     monkeypatch.chdir(tmp_path / "there")
     folder, leave = made(2, jobs=1), threading.Event()
     Driver(folder).run(leave.set, leave)
+    until(lambda: cluster.status("tune-001").state == "running", "the first job at work in that directory")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").rmdir()
     # A process that this one has just started holds a copy of the driver's lock until it runs its own program.
