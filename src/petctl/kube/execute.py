@@ -24,28 +24,6 @@ from petctl.kube.websocket import BEAT, BLOCK, HIGH_WATER, WebSocket
 
 WITH_END = "v5.channel.k8s.io"
 PROTOCOLS = (WITH_END, "v4.channel.k8s.io")
-AS_A_WORKER = """
-import json, os, pathlib, sys
-wish, own = json.loads(sys.argv[1]), b""
-for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
-    try:
-        found = b"\\0" + path.read_bytes()
-    except OSError:
-        continue
-    if b"\\0PETCTL_WORKER_KEY=" in found:
-        own = found
-        break
-    if b"\\0PETCTL_NODE_KEY=" in found:  # a warm worker's: its round's variables do not show from outside
-        own = found
-os.environ.update(line.split("=", 1) for line in os.fsdecode(own).split("\\0") if "=" in line)
-os.environ.update(wish["env"])
-try:
-    os.chdir(wish["cwd"] or ".")
-    os.execvp(wish["argv"][0], wish["argv"])
-except OSError as error:
-    sys.exit(f"cannot run {wish['argv'][0]!r} in {os.getcwd()}: {error.strerror}")
-"""
-"""Runs a command with the environment of a worker that runs in the same pod."""
 _STDIN, _STDOUT, _STDERR, _ENDED, _SIZE, _END_OF = 0, 1, 2, 3, 4, 255
 _LINGER = 10.0  # seconds for the rest, once it is known how the command ended
 

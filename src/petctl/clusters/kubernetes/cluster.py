@@ -364,15 +364,10 @@ class KubernetesCluster:
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         """Runs a command in a node's pod, with the environment of a worker that runs there."""
-        from petctl.kube.execute import AS_A_WORKER
+        from petctl.clusters.kubernetes.worker_command import worker_command
 
         pod = self._pod_of(job_id, node)
-        task = self._record(job_id).task
-        cwd = make.code_directory(task.code) if task.code.id else task.cwd
-        command = pod["spec"]["containers"][0]["command"]
-        python = command[: command.index(make.ARCHIVE)]
-        own = {**task.env, "PETCTL_JOB_ID": job_id, "PETCTL_NODE": logs.node_of(pod)}
-        words = [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]
+        words = worker_command(pod, job_id, self._record(job_id).task, argv)
         tty = sys.stdin.isatty() and sys.stdout.isatty()
         name = pod["metadata"]["name"]
         try:
