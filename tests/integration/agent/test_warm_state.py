@@ -96,7 +96,7 @@ BEFORE = {
     "recursion": ("import sys; sys.setrecursionlimit(4321)", False),
     "locale": ("import locale; locale.setlocale(locale.LC_ALL, 'C')", False),
     "handler": ("import signal; signal.signal(signal.SIGTERM, lambda *a: None)", False),
-    "ignored": ("import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)", False),
+    "ignored": ("import signal; signal.signal(signal.SIGALRM, signal.SIG_IGN)", False),
     "finder": (
         "import sys\nclass Finder:\n    find_spec = staticmethod(lambda *a: None)\nsys.meta_path.insert(0, Finder())",
         False,

@@ -212,7 +212,7 @@ def check(found: Any, wanted: Any, path: str = "") -> None:
 
 def test_the_whole_recipe_runs_as_the_document_writes_it(shell: Shell) -> None:
     needs_mpirun()
-    assert "batchaitraining/chainermn:openMPI is not used" in follow(shell).stderr
+    assert "not using the image batchaitraining/chainermn:openMPI" in follow(shell).stderr
 
 
 def needs_mpirun() -> None:

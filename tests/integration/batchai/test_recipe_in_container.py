@@ -52,7 +52,7 @@ def test_the_recipe_runs_in_the_image_that_it_names(
         pytest.skip("needs Python 3.6 of pyenv, for an image as they were")
     seen = f"import os, sys; assert sys.version_info[:2] == (3, 6) and os.path.exists({MARK!r})\n"
     monkeypatch.setattr("tests.integration.batchai.test_recipe.TRAIN", seen + TRAIN.lstrip().partition('"""\n')[2])
-    assert "is not used" not in follow(boxed).stderr
+    assert "not using the image" not in follow(boxed).stderr
     assert "batchaitraining/chainermn/manifests/openMPI" in docker_hub.asked
 
 

@@ -75,7 +75,7 @@ def kill_one(job: Job, chance: random.Random) -> None:
     newest = max(job.directory.glob("logs/round-*"), key=lambda path: path.name)
     pids = {log.name: lines(log.read_text().rpartition("\n")[0])[-1:] for log in newest.glob("rank-*.out")}
     workers = [found[0]["pid"] for found in pids.values() if found]
-    nodes = [node["pid"] for node in job.status().get("nodes", ()) if node["pid"]]
+    nodes = [node["pid"] for node in job.status().get("nodes", ()) if node.get("pid")]
     victims = nodes if chance.random() < 0.3 else workers
     if victims:
         with suppress(ProcessLookupError):

@@ -114,9 +114,9 @@ if point == "before the claim":
 elif point == "before the job":
     submit.Path.rename = dies
 elif point == "before the look":
-    queue.Line.look = dies
+    queue.Queue.look = dies
 elif point == "before the start":
-    queue.Line.start = dies
+    queue.Queue.start = dies
 elif point == "with the lock":
     queue.start_supervisor.__globals__["start_detached"] = dies
 petctl.submit(petctl.Job(shell=sys.argv[2], name="short", code="none"), id="mine")
