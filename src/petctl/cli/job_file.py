@@ -37,9 +37,9 @@ def read_any(path: str, sets: Mapping[str, str]) -> Prepared:
     """The job in a file of either kind; `sets` fills ${NAME}, or a Batch AI file's <NAME>."""
     from petctl.job.file.read import document_of, is_batchai, job_of
 
-    document, builder = document_of(path)
+    document = document_of(path)
     if not is_batchai(document.root):
-        return Prepared(job_of(document, builder, sets))
+        return Prepared(job_of(document, sets))
     from petctl.compat.batchai.jobfile import JobFile, read_document
     from petctl.compat.batchai.jobfile.read import ACCOUNT, KEY
     from petctl.home import petctl_home
@@ -49,7 +49,7 @@ def read_any(path: str, sets: Mapping[str, str]) -> Prepared:
             raise UsageError(f"--set {name}: a Batch AI job file has only <{ACCOUNT}> and <{KEY}> to fill in")
     account, key = (sets.get(name) or os.environ.get(name, "") for name in (ACCOUNT, KEY))
     surroundings = JobFile(resolver(petctl_home()), account=account, key=key, secret_of=secret_of)
-    reading = read_document(document, builder, surroundings)
+    reading = read_document(document, surroundings)
     return Prepared(reading.job, reading.secrets, reading.remarks)
 
 

@@ -90,7 +90,7 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "cluster.json").write_bytes(b"\xff{")
     with pytest.raises(SpecError, match="not UTF-8"):
         read_settings(str(tmp_path / "cluster.json"), CLUSTER)
-    with pytest.raises(SpecError, match="cannot read"):
+    with pytest.raises(SpecError, match="is a directory, not a settings file"):
         read_settings(str(tmp_path), CLUSTER)
 
 

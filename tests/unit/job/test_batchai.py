@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from petctl.compat.batchai.jobfile import Found, JobFile, Names, Volume, as_reported, read_file, read_mapping
 from petctl.compat.batchai.jobfile.fields import PROPERTIES, TOOLS
 from petctl.compat.batchai.jobfile.node_part import node_part
-from petctl.compat.batchai.jobfile.shape import Many, Shape
 from petctl.errors import SpecError
 from petctl.job.file.read import job_from_dict, read_job
 from petctl.job.file.write import job_to_dict
+from petctl.job.spec.shape import Need, Shape
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 MINIMAL: dict[str, Any] = {
@@ -399,12 +399,19 @@ def test_a_report_has_every_key_and_can_be_submitted_again() -> None:
     assert as_reported(again.batchai) == report
 
 
+def inner_shape(key: Any) -> Any:
+    """What an object, or each object of a list, is to be like; None for a value."""
+    holds = key.holds if isinstance(key, Need) else key
+    inner = holds[0] if isinstance(holds, list) else holds
+    return inner if isinstance(inner, dict) else None
+
+
 def fields_of(shape: Shape, path: str = "") -> Iterator[str]:
     for name, key in shape.items():
         yield f"{path}{name}"
-        inner = key.holds.shape if isinstance(key.holds, Many) else key.holds
-        if isinstance(inner, dict):
-            yield from fields_of(inner, f"{path}{name}" + ("[]." if isinstance(key.holds, Many) else "."))
+        inner = inner_shape(key)
+        if inner is not None:
+            yield from fields_of(inner, f"{path}{name}.")
 
 
 def test_the_page_says_of_every_field_what_becomes_of_it() -> None:
@@ -442,8 +449,7 @@ def trees(shape: Shape) -> st.SearchStrategy[Any]:
             "\0",
         ]
     )
-    inner = [key.holds.shape if isinstance(key.holds, Many) else key.holds for key in shape.values()]
-    objects = [texts_of(one) for one in inner if isinstance(one, dict)]
+    objects = [texts_of(inner) for inner in map(inner_shape, shape.values()) if inner is not None]
     return st.one_of(simple, *objects, *(st.lists(one, max_size=2) for one in objects))
 
 

@@ -17,7 +17,7 @@ from petctl.errors import SpecError, UsageError
 if TYPE_CHECKING:
     from petctl.cli.job_file import Prepared
     from petctl.job.spec import Job
-    from petctl.job.spec.document import Builder, Document
+    from petctl.job.spec.document import Document
     from petctl.sweeps.space import Point
 
 _SHELL = ("shell", "prepare")  # there, ${OTHER} is the shell's own
@@ -122,7 +122,7 @@ class _Files:
 
     def __init__(self, parameters: Point) -> None:
         self._parameters = set(parameters)
-        self._parsed: dict[str, tuple[Document, Builder, set[str]]] = {}
+        self._parsed: dict[str, tuple[Document, set[str]]] = {}
 
     def read(self, point: Point, path: str, sets: Mapping[str, str]) -> Prepared:
         """The job in a file; parameters that it does not name are fine."""
@@ -134,13 +134,13 @@ class _Files:
         if both:
             raise UsageError(f"{both[0]} is a parameter and has a value from --set too; keep one")
         if path not in self._parsed:
-            document, builder = document_of(path)
-            self._parsed[path] = document, builder, names_in(document.root)
-        document, builder, names = self._parsed[path]
+            document = document_of(path)
+            self._parsed[path] = document, names_in(document.root)
+        document, names = self._parsed[path]
         if is_batchai(document.root):
             return self._read_batchai(path, names, sets)
         own = {name: value for name, value in point.items() if name in names}
-        return Prepared(job_of(document, builder, {**sets, **own}))
+        return Prepared(job_of(document, {**sets, **own}))
 
     def _read_batchai(self, path: str, names: set[str], sets: Mapping[str, str]) -> Prepared:
         from petctl.cli.job_file import read_any

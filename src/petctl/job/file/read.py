@@ -7,18 +7,16 @@ here.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path as FilePath
+from collections.abc import Mapping
 from typing import Any
 
 from petctl.errors import SpecError
+from petctl.job.file.documents import read_document
 from petctl.job.file.fill import fill
 from petctl.job.spec import values
-from petctl.job.spec.document import Builder, Document, Mark
+from petctl.job.spec.document import Document
 from petctl.job.spec.job import FIELDS, Job
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field
-
-LARGEST_FILE = 1 << 20
 
 # In a file, what concerns logs is together under `logs`.
 FILE_FIELDS = (*(name for name in FIELDS if name != "log_cap"), "logs")
@@ -33,27 +31,20 @@ _HINTS = {
 
 def read_job(path: str | os.PathLike[str], sets: Mapping[str, str] | None = None) -> Job:
     """A job from a file, its ${NAME}s filled from `sets`; SpecError tells everything that is wrong, and where."""
-    return job_of(*document_of(path), sets)
+    return job_of(document_of(path), sets)
 
 
-def document_of(path: str | os.PathLike[str]) -> tuple[Document, Builder]:
-    """A file's fields, whatever they mean, and the builder that knows what is wrong with its text."""
-    name = os.fspath(path)
-    text = _read_text(name)
-    builder = Builder(name)
-    # Each reader is imported only when it is needed: PyYAML costs as much as the rest of petctl.job.spec.
-    if name.lower().endswith(".json"):
-        from petctl.job.file.json_text import parse_json as parse
-    else:
-        from petctl.job.file.yaml_text import parse_yaml as parse
-    document = parse(text, builder)
+def document_of(path: str | os.PathLike[str]) -> Document:
+    """A job file's fields, of either kind."""
+    document = read_document(path)
     if document.root is None:
-        raise SpecError(f"{name}: the file is empty; a job file begins with, for example, script: train.py")
+        raise SpecError(f"{document.name}: the file is empty; a job file begins with, for example, script: train.py")
     if not isinstance(document.root, dict):
         raise SpecError(
-            f"{name}: expected fields such as script: train.py and nodes: 1:3, got {shown(document.root)} instead"
+            f"{document.name}: expected fields such as script: train.py and nodes: 1:3, got {shown(document.root)} "
+            "instead"
         )
-    return document, builder
+    return document
 
 
 def is_batchai(root: object) -> bool:
@@ -61,7 +52,7 @@ def is_batchai(root: object) -> bool:
     return isinstance(root, Mapping) and any(name in _BATCHAI or str(name).endswith("Settings") for name in root)
 
 
-def job_of(document: Document, builder: Builder, sets: Mapping[str, str] | None = None) -> Job:
+def job_of(document: Document, sets: Mapping[str, str] | None = None) -> Job:
     """A job from a file that has been parsed."""
     if is_batchai(document.root):
         raise SpecError(
@@ -72,20 +63,9 @@ def job_of(document: Document, builder: Builder, sets: Mapping[str, str] | None 
     job, wrong_fields = _build(filled)  # type: ignore[arg-type]  # filling keeps a mapping a mapping
     # A text that still holds ${NAME} is bound not to be a number or a size; one line about it is enough.
     problems += [problem for problem in wrong_fields if problem.path not in unfilled]
-    if job is None or problems or builder.problems:
-        raise SpecError(located(document, builder, problems))
+    document.check(problems)
+    assert job is not None  # it has problems otherwise
     return job
-
-
-def located(document: Document, builder: Builder, problems: Iterable[Problem]) -> str:
-    """All that is wrong with a file, one line each, in the order of their places."""
-    lines: list[tuple[Mark, str]] = [
-        (mark, f"{document.name}:{mark.line}:{mark.column}: {sentence}") for mark, sentence in builder.problems
-    ]
-    for problem in problems:
-        place, mark = document.place(problem.path, problem.at_name)
-        lines.append((mark, f"{place}: {problem}"))
-    return "\n".join(dict.fromkeys(line for _, line in sorted(lines)))
 
 
 def job_from_dict(data: Mapping[str, Any], where: str = "job") -> Job:
@@ -118,22 +98,3 @@ def _build(data: Mapping[str, object]) -> tuple[Job | None, list[Problem]]:
             problem._replace(path=("logs", "cap")) if problem.path == ("log_cap",) else problem
             for problem in error.problems
         ]
-
-
-def _read_text(name: str) -> str:
-    try:
-        with FilePath(name).open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-    except FileNotFoundError:
-        raise SpecError(f"{name}: no such file") from None
-    except IsADirectoryError:
-        raise SpecError(f"{name}: is a directory, not a job file") from None
-    except (OSError, ValueError) as error:
-        raise SpecError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(data) > LARGEST_FILE:
-        raise SpecError(f"{name}: larger than 1 MiB, too large for a job file; is this the right file?")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SpecError(f"{name}:{line}: not UTF-8 text; save the file as UTF-8") from None

@@ -10,10 +10,11 @@ is a number or a truth value, and was written without quotes, is `Bare`. `yaml_t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn, Union
 
 from petctl.errors import SpecError
-from petctl.job.spec.problems import Path, shown
+from petctl.job.spec.problems import Path, Problem, shown
 
 Value = Union[None, str, "list[Value]", "dict[str, Value]"]
 
@@ -43,10 +44,27 @@ class Mark(NamedTuple):
 class Document:
     """The whole tree of one file; never changed after it was built."""
 
-    def __init__(self, name: str, root: Value, places: dict[tuple[int, str | int], tuple[Mark, Mark]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        root: Value,
+        places: dict[tuple[int, str | int], tuple[Mark, Mark]],
+        problems: Iterable[tuple[Mark, str]] = (),
+    ) -> None:
         self.name = name
         self.root = root
         self._places = places
+        self._problems = tuple(problems)  # of the text itself
+
+    def check(self, problems: Iterable[Problem] = ()) -> None:
+        """Raises SpecError where anything is wrong, in the text or by these: one line each, in the order of their
+        places."""
+        lines = [(mark, f"{self.name}:{mark.line}:{mark.column}: {sentence}") for mark, sentence in self._problems]
+        for problem in problems:
+            place, mark = self.place(problem.path, problem.at_name)
+            lines.append((mark, f"{place}: {problem}"))
+        if lines:
+            raise SpecError("\n".join(dict.fromkeys(line for _, line in sorted(lines))))
 
     def place(self, path: Path, at_name: bool = False) -> tuple[str, Mark]:
         """file:line:column of a value (or of its name), or of the nearest thing around it; and a key to sort by."""
@@ -111,7 +129,7 @@ class Builder:
 
     def document(self) -> Document:
         """The finished document."""
-        return Document(self.name, self._root[0] if self._root else None, self._places)
+        return Document(self.name, self._root[0] if self._root else None, self._places, self.problems)
 
     def _grow(self, values: int, height: int, mark: Mark) -> None:
         self._count += values

@@ -19,10 +19,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from petctl.compat.act.config.documents import Checks, checked, read_document
+from petctl.compat.act.config.documents import checked
 from petctl.errors import UsageError
 from petctl.job.spec import values
 from petctl.job.spec.problems import wrong
+from petctl.job.spec.shape import Shape
 
 FORM = "account_name: NAME\naccount_key: KEY\ncontainer_name: CONTAINER"
 
@@ -53,7 +54,7 @@ def read_account(path: Path, asker: str) -> Account:
         beside = sorted(other.name for other in path.parent.glob("*.yaml")) if path.parent.is_dir() else []
         there = f"; in {path.parent} there are: {', '.join(beside)}" if beside else ""
         raise UsageError(f"{asker}: there is no file {path}{there}. It must contain:\n{_indented(FORM)}")
-    said = checked(read_document(path), KEYS)
+    said = checked(path, KEYS)
     if not said.get("account_name"):
         raise UsageError(f"{path}: account_name is missing; the file must contain:\n{_indented(FORM)}")
     return Account(
@@ -178,7 +179,7 @@ def _endpoint(value: object) -> str:
     return url
 
 
-KEYS: Checks = {
+KEYS: Shape = {
     "account_name": _name,
     "account_key": _secret,
     "sas_token": _secret,

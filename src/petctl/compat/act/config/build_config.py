@@ -14,7 +14,7 @@ from typing import Any
 from petctl.clusters.base import how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden, read_account
 from petctl.compat.act.config.config import BlobFolder, Config, is_cluster, kind_of
-from petctl.compat.act.config.documents import read_document, user_path
+from petctl.compat.act.config.documents import read_configuration, user_path
 from petctl.compat.act.config.keys import CODE, FOLDER, IDLE, IDLE_IN_ENTRY
 from petctl.compat.act.config.zip_rules import read_zip_options
 from petctl.config.kinds import DEFAULT
@@ -150,7 +150,7 @@ class Making:
             if not path.is_file():
                 self.remarks.append(f"aml_config: there is no file {said}; nothing here needs it")
                 return {}
-            said = read_document(path).root
+            said = read_configuration(path).root or {}
         missing = [name for name in WORKSPACE if said and not isinstance(said.get(name), str)]
         if missing:
             self.remarks.append(f"aml_config has no {', '.join(missing)}; nothing here needs it")

@@ -19,12 +19,13 @@ from msgspec import field
 
 from petctl.clusters.base import how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden
-from petctl.compat.act.config.documents import BASE, converted, over, user_path, with_bases
+from petctl.compat.act.config.documents import BASE, over, user_path, with_bases
 from petctl.compat.act.config.keys import KEYS
 from petctl.config.kinds import DEFAULT, is_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.home import petctl_home
+from petctl.job.spec.shape import examine
 
 FOLDER_OF_FILES = Path("aux_data", "aml")
 DEFAULT_FILE = FOLDER_OF_FILES / "aml.yaml"
@@ -139,7 +140,7 @@ def _config(file: Path | None, cluster: str | None, overrides: Mapping[str, obje
 
     said = with_bases(file, KEYS) if file else {}
     if overrides:
-        more, problems = converted(overrides, {name: check for name, check in KEYS.items() if name != BASE})
+        more, problems = examine({name: key for name, key in KEYS.items() if name != BASE}, overrides, keep_none=True)
         if problems:
             raise UsageError("\n".join(map(str, problems)))
         said = over(said, more)

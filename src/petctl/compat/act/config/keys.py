@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from petctl.compat.act.config.accounts import Hidden
-from petctl.compat.act.config.documents import BASE, Checks, converted
+from petctl.compat.act.config.documents import BASE
 from petctl.job.spec import values
 from petctl.job.spec.folders import folder_mode, folder_name
 from petctl.job.spec.problems import FieldError, Problem, shown, wrong
 from petctl.job.spec.retries import retry_on
+from petctl.job.spec.shape import Shape, examine
 
 CODE = "code_path"
 FOLDER = "_folder"
@@ -94,18 +95,6 @@ def _mapping(value: object) -> dict[str, Any]:
     return {str(name): item for name, item in value.items()}
 
 
-def _within(checks: Checks) -> Callable[[object], dict[str, Any]]:
-    """A mapping with keys of its own."""
-
-    def convert(value: object) -> dict[str, Any]:
-        found, problems = converted(_mapping(value), checks)
-        if problems:
-            raise FieldError(problems)
-        return found
-
-    return convert
-
-
 def _path(value: object) -> str:
     """A path in a container, in one way of writing it; / is all of the container."""
     said = values.single_line(value)
@@ -117,7 +106,12 @@ def _path(value: object) -> str:
 
 def _entry(value: object) -> dict[str, Any]:
     """Where the code or a folder is: only its path, or more of it."""
-    return {"path": _path(value)} if isinstance(value, str) else _within(ENTRY)(value)
+    if isinstance(value, str):
+        return {"path": _path(value)}
+    found, problems = examine(ENTRY, value, keep_none=True)
+    if problems:
+        raise FieldError(problems)
+    return found
 
 
 def _config_param(value: object) -> dict[str, Any]:
@@ -149,7 +143,7 @@ def _password(value: object) -> Hidden:
     return Hidden(value)
 
 
-ENTRY: Checks = {
+ENTRY: Shape = {
     "azure_blob_config_file": values.single_line,
     "path": _path,
     "storage_type": values.one_of(*STORAGE),
@@ -159,20 +153,20 @@ ENTRY: Checks = {
     "submit_with_url": truth,
     "mode": folder_mode,
 }
-DOCKER: Checks = {
+DOCKER: Shape = {
     "image": values.single_line,
     "address": values.single_line,
     "username": values.single_line,
     "password": _password,
 }
-KEYS: Checks = {
+KEYS: Shape = {
     BASE: values.single_line,
     "aml_config": _aml_config,
     "azure_blob_config_file": values.single_line,
     "datastore_name": values.single_line,
     "config_param": _config_param,
     "use_custom_docker": truth,
-    "docker": _within(DOCKER),
+    "docker": DOCKER,
     "compute_target": values.single_line,
     "platform": values.one_of("aml", "itp", "singularity"),
     "aks_compute": truth,

@@ -2,8 +2,8 @@
 
     read.py       the file -> Reading: the Job, what has no effect here, its secrets; or every problem at once
     compile.py    the checked properties -> Job
-    shape.py      objects whose fields are known: checked, unknown names with a suggestion
-    fields.py     ... every field of a job file; durations.py: how long a job may take, in all its spellings
+    fields.py     every field of a job file, as a shape (`petctl.job.spec.shape`)
+    durations.py  how long a job may take, in all its spellings
     tools.py      the nine tool blocks -> launcher, command line, processes
     volumes.py    shares, containers, file servers -> directories, by a resolver that is handed in
     node_part.py  the part of it that travels to the nodes (`Task.batchai`; agent/launchers/batchai.py reads it)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from petctl.compat.batchai.jobfile.durations import wall_clock
-from petctl.compat.batchai.jobfile.shape import Convert, Key, Many, Shape
 from petctl.job.spec import values
 from petctl.job.spec.problems import FieldError, shown, wrong
+from petctl.job.spec.shape import Convert, Need, Shape
 
 PRIORITIES = {"low": -1000, "normal": 0, "high": 1000}
 MOST_NODES = 100_000
@@ -103,40 +103,32 @@ def word(*choices: str) -> Convert:
     return convert
 
 
-def _need(holds: Convert | Shape) -> Key:
-    return Key(holds, required=True)
+COUNT = values.whole(1, MOST_NODES)
+TEXT = values.text
 
+RESOURCE: Shape = {"id": Need(values.single_line), "resourceGroup": values.single_line}
+VAULT_SECRET: Shape = {"sourceVault": RESOURCE, "secretUrl": Need(values.single_line)}
+ACCOUNT_CREDENTIALS: Shape = {"accountKey": TEXT, "accountKeySecretReference": VAULT_SECRET}
 
-COUNT = Key(values.whole(1, MOST_NODES))
-TEXT = Key(values.text)
-
-RESOURCE: Shape = {"id": _need(values.single_line), "resourceGroup": Key(values.single_line)}
-VAULT_SECRET: Shape = {"sourceVault": Key(RESOURCE), "secretUrl": _need(values.single_line)}
-ACCOUNT_CREDENTIALS: Shape = {"accountKey": TEXT, "accountKeySecretReference": Key(VAULT_SECRET)}
-
-PYTHON: Shape = {"pythonScriptFilePath": _need(path), "pythonInterpreterPath": Key(path), "commandLineArgs": TEXT}
+PYTHON: Shape = {"pythonScriptFilePath": Need(path), "pythonInterpreterPath": path, "commandLineArgs": TEXT}
 MPI_PYTHON: Shape = {**PYTHON, "processCount": COUNT}
 TOOLS: dict[str, Shape] = {
     "caffe2Settings": PYTHON,
-    "caffeSettings": {
-        "configFilePath": Key(path),
-        **MPI_PYTHON,
-        "pythonScriptFilePath": Key(path),
-    },
+    "caffeSettings": {"configFilePath": path, **MPI_PYTHON, "pythonScriptFilePath": path},
     "chainerSettings": MPI_PYTHON,
     "cntkSettings": {
-        "languageType": Key(word("BrainScript", "Python")),
-        "configFilePath": Key(path),
+        "languageType": word("BrainScript", "Python"),
+        "configFilePath": path,
         **MPI_PYTHON,
-        "pythonScriptFilePath": Key(path),
+        "pythonScriptFilePath": path,
     },
-    "customMpiSettings": {"commandLine": _need(line), "processCount": COUNT},
-    "customToolkitSettings": {"commandLine": _need(line)},
+    "customMpiSettings": {"commandLine": Need(line), "processCount": COUNT},
+    "customToolkitSettings": {"commandLine": Need(line)},
     "horovodSettings": MPI_PYTHON,
-    "pyTorchSettings": {**MPI_PYTHON, "communicationBackend": Key(word("TCP", "Gloo", "MPI"))},
+    "pyTorchSettings": {**MPI_PYTHON, "communicationBackend": word("TCP", "Gloo", "MPI")},
     "tensorFlowSettings": {
-        "pythonScriptFilePath": _need(path),
-        "pythonInterpreterPath": Key(path),
+        "pythonScriptFilePath": Need(path),
+        "pythonInterpreterPath": path,
         "masterCommandLineArgs": TEXT,
         "workerCommandLineArgs": TEXT,
         "parameterServerCommandLineArgs": TEXT,
@@ -146,73 +138,63 @@ TOOLS: dict[str, Shape] = {
 }
 
 MOUNTS: Shape = {
-    "azureFileShares": Key(
-        Many(
-            {
-                "accountName": Key(values.single_line),
-                "azureFileUrl": _need(values.single_line),
-                "credentials": Key(ACCOUNT_CREDENTIALS),
-                "relativeMountPath": _need(inner_path),
-                "fileMode": Key(mode),
-                "directoryMode": Key(mode),
-            }
-        )
-    ),
-    "azureBlobFileSystems": Key(
-        Many(
-            {
-                "accountName": _need(values.single_line),
-                "containerName": _need(values.single_line),
-                "credentials": Key(ACCOUNT_CREDENTIALS),
-                "relativeMountPath": _need(inner_path),
-                "mountOptions": TEXT,
-            }
-        )
-    ),
-    "fileServers": Key(
-        Many(
-            {
-                "fileServer": _need(RESOURCE),
-                "sourceDirectory": Key(path),
-                "relativeMountPath": _need(inner_path),
-                "mountOptions": TEXT,
-            }
-        )
-    ),
-    "unmanagedFileSystems": Key(Many({"mountCommand": _need(line), "relativeMountPath": _need(inner_path)})),
+    "azureFileShares": [
+        {
+            "accountName": values.single_line,
+            "azureFileUrl": Need(values.single_line),
+            "credentials": ACCOUNT_CREDENTIALS,
+            "relativeMountPath": Need(inner_path),
+            "fileMode": mode,
+            "directoryMode": mode,
+        }
+    ],
+    "azureBlobFileSystems": [
+        {
+            "accountName": Need(values.single_line),
+            "containerName": Need(values.single_line),
+            "credentials": ACCOUNT_CREDENTIALS,
+            "relativeMountPath": Need(inner_path),
+            "mountOptions": TEXT,
+        }
+    ],
+    "fileServers": [
+        {
+            "fileServer": Need(RESOURCE),
+            "sourceDirectory": path,
+            "relativeMountPath": Need(inner_path),
+            "mountOptions": TEXT,
+        }
+    ],
+    "unmanagedFileSystems": [{"mountCommand": Need(line), "relativeMountPath": Need(inner_path)}],
 }
 
 PROPERTIES: Shape = {
-    **{name: Key(shape) for name, shape in TOOLS.items()},
-    "cluster": Key(RESOURCE),
-    "constraints": Key({"maxWallClockTime": Key(wall_clock)}),
-    "containerSettings": Key(
-        {
-            "imageSourceRegistry": _need(
-                {
-                    "serverUrl": Key(values.single_line),
-                    "image": _need(values.single_line),
-                    "credentials": Key(
-                        {"username": _need(values.text), "password": TEXT, "passwordSecretReference": Key(VAULT_SECRET)}
-                    ),
-                }
-            ),
-            "shmSize": Key(shm_size),
-        }
-    ),
-    "environmentVariables": Key(Many({"name": _need(variable), "value": _need(values.text)})),
-    "inputDirectories": Key(Many({"id": _need(directory_id), "path": _need(path)})),
-    "jobPreparation": Key({"commandLine": _need(line)}),
-    "mountVolumes": Key(MOUNTS),
-    "nodeCount": _need(values.whole(1, MOST_NODES)),
-    "outputDirectories": Key(
-        Many({"id": _need(directory_id), "pathPrefix": _need(path), "pathSuffix": Key(inner_path)})
-    ),
-    "schedulingPriority": Key(scheduling_priority),
-    "secrets": Key(
-        Many({"name": _need(variable), "value": TEXT, "valueSecretReference": Key(VAULT_SECRET)}),
-    ),
-    "stdOutErrPathPrefix": _need(path),
+    **TOOLS,
+    "cluster": RESOURCE,
+    "constraints": {"maxWallClockTime": wall_clock},
+    "containerSettings": {
+        "imageSourceRegistry": Need(
+            {
+                "serverUrl": values.single_line,
+                "image": Need(values.single_line),
+                "credentials": {
+                    "username": Need(values.text),
+                    "password": TEXT,
+                    "passwordSecretReference": VAULT_SECRET,
+                },
+            }
+        ),
+        "shmSize": shm_size,
+    },
+    "environmentVariables": [{"name": Need(variable), "value": Need(values.text)}],
+    "inputDirectories": [{"id": Need(directory_id), "path": Need(path)}],
+    "jobPreparation": {"commandLine": Need(line)},
+    "mountVolumes": MOUNTS,
+    "nodeCount": Need(values.whole(1, MOST_NODES)),
+    "outputDirectories": [{"id": Need(directory_id), "pathPrefix": Need(path), "pathSuffix": inner_path}],
+    "schedulingPriority": scheduling_priority,
+    "secrets": [{"name": Need(variable), "value": TEXT, "valueSecretReference": VAULT_SECRET}],
+    "stdOutErrPathPrefix": Need(path),
 }
 
 # What the service adds when it reports a job; a reported job can be submitted again as it is.

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path as FilePath
 from typing import Any
 
 from petctl.compat.batchai.jobfile.compile import Compiled, JobFile, Reading
 from petctl.compat.batchai.jobfile.fields import PROPERTIES, REPORTED
-from petctl.compat.batchai.jobfile.shape import Shape, examine
 from petctl.errors import SpecError
-from petctl.job.file.json_text import parse_json
-from petctl.job.file.read import document_of, located
-from petctl.job.spec.document import Builder, Document
+from petctl.job.file import documents
+from petctl.job.file.read import document_of
+from petctl.job.spec.document import Document
 from petctl.job.spec.problems import FieldError, Path, Problem, shown, unknown_field, wrong
+from petctl.job.spec.shape import Shape, examine
 
 ACCOUNT, KEY = "AZURE_BATCHAI_STORAGE_ACCOUNT", "AZURE_BATCHAI_STORAGE_KEY"
 
@@ -33,17 +32,16 @@ _WRAPPER = ("$schema", "properties", *REPORTED, "location", "tags", "apiVersion"
 
 def read_file(path: str | os.PathLike[str], surroundings: JobFile) -> Reading:
     """From a file; SpecError with every problem and its line."""
-    return read_document(*document_of(path), surroundings)
+    return read_document(document_of(path), surroundings)
 
 
-def read_document(document: Document, builder: Builder, surroundings: JobFile) -> Reading:
+def read_document(document: Document, surroundings: JobFile) -> Reading:
     """From a file that has been parsed."""
     try:
         reading = _read(document.root, surroundings)
     except FieldError as error:
-        raise SpecError(located(document, builder, error.problems)) from None
-    if builder.problems:
-        raise SpecError(located(document, builder, ()))
+        document.check(error.problems)
+    document.check()
     return reading
 
 
@@ -57,20 +55,11 @@ def read_mapping(data: Mapping[str, Any], surroundings: JobFile, where: str = "j
 
 def read_settings(path: str, shape: Shape, account: str = "", key: str = "") -> dict[str, Any]:
     """The properties in a settings file of that shape, which is JSON; SpecError with every problem and its line."""
-    try:
-        text = FilePath(path).read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise SpecError(f"cannot read {path}: {error.strerror}") from None
-    except ValueError as error:
-        raise SpecError(f"{path} is not UTF-8 text: {error}") from None
-    builder = Builder(path)
-    document = parse_json(text, builder)
+    document = documents.read_document(path, "settings file", json=True)
     problems: list[Problem] = []
     said, inside = _opened(document.root, {ACCOUNT: account, KEY: key}, problems)
     properties, found = examine(shape, said, ("$schema",))
-    problems = _all(problems, found, inside)
-    if problems or builder.problems:
-        raise SpecError(located(document, builder, problems))
+    document.check(_all(problems, found, inside))
     return properties
 
 

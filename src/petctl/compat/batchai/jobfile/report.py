@@ -7,8 +7,8 @@ from typing import Any
 
 from petctl.compat.batchai.jobfile.durations import as_wall_clock
 from petctl.compat.batchai.jobfile.fields import MOUNTS, PROPERTIES, TOOLS, WEEK
-from petctl.compat.batchai.jobfile.shape import whole
 from petctl.compat.batchai.jobfile.volumes import account_of
+from petctl.job.spec.shape import whole
 
 _BLOB_OPTIONS = (
     "--use-https=true -o big_writes -o max_read=131072 -o max_write=131072 -o attr_timeout=240 -o kernel_cache "

@@ -13,10 +13,10 @@ from typing import Any
 
 from petctl.compat.batchai.jobfile import volumes_as_reported, without_secrets
 from petctl.compat.batchai.jobfile.fields import MOUNTS, PROPERTIES, RESOURCE, TEXT, VAULT_SECRET, line, path, word
-from petctl.compat.batchai.jobfile.shape import Key, Shape, whole
 from petctl.compat.batchai.service.report import DEALLOCATION, UBUNTU
 from petctl.errors import UsageError
 from petctl.job.spec import values
+from petctl.job.spec.shape import Need, Shape, whole
 
 IMAGES = {
     "ubuntults": UBUNTU,
@@ -31,51 +31,43 @@ IMAGES = {
 PRIORITIES = ("dedicated", "lowpriority")
 DEALLOCATIONS = (DEALLOCATION, "terminate", "waitforjobcompletion")
 
-_COUNT = Key(values.whole(0))
-_BOUND = Key(values.whole(0), required=True)
+_COUNT = values.whole(0)
+_BOUND = Need(values.whole(0))
 _USER: Shape = {"adminUserName": TEXT, "adminUserSshPublicKey": TEXT, "adminUserPassword": TEXT}
-_SUBNET = Key({"id": Key(values.single_line)})
+_SUBNET = {"id": values.single_line}
 _SETUP: Shape = {
-    "setupTask": Key(
-        {
-            "commandLine": Key(line),
-            "environmentVariables": PROPERTIES["environmentVariables"],
-            "secrets": PROPERTIES["secrets"],
-            "stdOutErrPathPrefix": Key(path),
-            "stdOutErrPathSuffix": Key(path),
+    "setupTask": {
+        "commandLine": line,
+        "environmentVariables": PROPERTIES["environmentVariables"],
+        "secrets": PROPERTIES["secrets"],
+        "stdOutErrPathPrefix": path,
+        "stdOutErrPathSuffix": path,
+    },
+    "mountVolumes": MOUNTS,
+    "performanceCountersSettings": {
+        "appInsightsReference": {
+            "component": RESOURCE,
+            "instrumentationKey": TEXT,
+            "instrumentationKeySecretReference": VAULT_SECRET,
         }
-    ),
-    "mountVolumes": Key(MOUNTS),
-    "performanceCountersSettings": Key(
-        {
-            "appInsightsReference": Key(
-                {
-                    "component": Key(RESOURCE),
-                    "instrumentationKey": TEXT,
-                    "instrumentationKeySecretReference": Key(VAULT_SECRET),
-                }
-            )
-        }
-    ),
+    },
 }
 CLUSTER: Shape = {
-    "vmSize": Key(values.single_line),
-    "vmPriority": Key(word(*PRIORITIES)),
-    "scaleSettings": Key(
-        {
-            "manual": Key({"targetNodeCount": _COUNT, "nodeDeallocationOption": Key(word(*DEALLOCATIONS))}),
-            "autoScale": Key({"minimumNodeCount": _BOUND, "maximumNodeCount": _BOUND, "initialNodeCount": _COUNT}),
-        }
-    ),
-    "virtualMachineConfiguration": Key({"imageReference": Key(dict.fromkeys(UBUNTU, TEXT))}),
-    "nodeSetup": Key(_SETUP),
-    "userAccountSettings": Key(_USER),
+    "vmSize": values.single_line,
+    "vmPriority": word(*PRIORITIES),
+    "scaleSettings": {
+        "manual": {"targetNodeCount": _COUNT, "nodeDeallocationOption": word(*DEALLOCATIONS)},
+        "autoScale": {"minimumNodeCount": _BOUND, "maximumNodeCount": _BOUND, "initialNodeCount": _COUNT},
+    },
+    "virtualMachineConfiguration": {"imageReference": dict.fromkeys(UBUNTU, TEXT)},
+    "nodeSetup": _SETUP,
+    "userAccountSettings": _USER,
     "subnet": _SUBNET,
 }
 FILE_SERVER: Shape = {
-    "vmSize": Key(values.single_line),
-    "sshConfiguration": Key({"publicIPsToAllow": Key(values.words), "userAccountSettings": Key(_USER)}),
-    "dataDisks": Key({"diskSizeInGB": _COUNT, "diskCount": _COUNT, "cachingType": TEXT, "storageAccountType": TEXT}),
+    "vmSize": values.single_line,
+    "sshConfiguration": {"publicIPsToAllow": values.words, "userAccountSettings": _USER},
+    "dataDisks": {"diskSizeInGB": _COUNT, "diskCount": _COUNT, "cachingType": TEXT, "storageAccountType": TEXT},
     "subnet": _SUBNET,
 }
 
