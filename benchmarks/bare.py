@@ -124,5 +124,5 @@ def _signed(at: Stage, method: str, path: str, query: str = "") -> str:
         url = f"{at.url}/{BUCKET}{path}" + (f"?{query}" if query else "")
         return sigv4_url(method, url, AwsKey(ACCESS_KEY, SECRET_KEY), "us-east-1", now, 3600)
     times = now - timedelta(hours=1), now + timedelta(hours=1)
-    sas = blob_sas(ACCOUNT, ACCOUNT_KEY, BUCKET, "", "rcwl", *times)
+    sas = blob_sas(ACCOUNT, ACCOUNT_KEY, BUCKET, "", "rcwl", *times, https=False)
     return f"{at.url}/{ACCOUNT}/{BUCKET}{path}?{query}{'&' if query else ''}{sas}"

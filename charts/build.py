@@ -18,7 +18,7 @@ import yaml
 
 import petctl
 from petctl.clusters.agent_archive import operator_bytes
-from petctl.clusters.kubernetes.operator.install.objects import ARCHIVE, definition
+from petctl.clusters.kubernetes.operator.install.objects import ARCHIVE, UNPACKED, definition
 
 SOURCE = Path(__file__).parent / "petctl-operator"
 
@@ -28,7 +28,7 @@ def contents() -> dict[str, bytes]:
     files = {path.relative_to(SOURCE).as_posix(): path.read_bytes() for path in SOURCE.rglob("*") if path.is_file()}
     crd, *_ = definition()
     files[f"crds/{crd['metadata']['name']}.yaml"] = yaml.safe_dump(crd, sort_keys=False, width=120).encode()
-    files[f"files/{ARCHIVE}"] = operator_bytes()
+    files[f"files/{ARCHIVE}"] = operator_bytes(UNPACKED)
     return files
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from petctl.clusters.agent_archive import operator_bytes
-from petctl.clusters.kubernetes.operator.install.objects import NAME, InstallOptions, definition, objects
+from petctl.clusters.kubernetes.operator.install.objects import NAME, UNPACKED, InstallOptions, definition, objects
 from tests.k8s.administrator import SELECTOR, Administrator
 from tests.k8s.cluster.cluster import Cluster
 from tests.k8s.cluster.waiting import until
@@ -248,7 +248,7 @@ def test_the_chart_yields_the_objects_that_petctl_installs(
 ) -> None:
     chosen = [f"--set={value}" for value in values]
     text = cluster.helm("template", "any", chart, f"--namespace={wishes.namespace}", *chosen)
-    ours = [thing for thing in objects(wishes, operator_bytes()) if thing["kind"] not in NOT_IN_TEMPLATES]
+    ours = [thing for thing in objects(wishes, operator_bytes(UNPACKED)) if thing["kind"] not in NOT_IN_TEMPLATES]
     assert _by_name(yaml.safe_load_all(text)) == _by_name(ours)
     assert yaml.safe_load(cluster.helm("show", "crds", chart)) == definition()[0]
 

@@ -4,26 +4,27 @@
     petctl-operator.pyz   the operator for Kubernetes, and the agent that it hands out; Python 3.11
 
 The same sources give the same bytes, whenever and wherever they are built: sorted names, one fixed time, no byte code.
-Comments, docstrings, the annotations of functions and most of the indentation stay at home, which saves more than a
-quarter: there is little room in what `kubectl apply` takes. So do the words for people in data. Lines of programs keep
-their numbers, so that tracebacks stay true.
+The agent has its sources as they are. The operator's are without docstrings, since Helm keeps its archive twice, in an
+object that has little room; lines keep their numbers, so that tracebacks stay true.
 
     python -m petctl.clusters.agent_archive [DIRECTORY]
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
-import re
 import sys
+import zlib
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from petctl.files import replacing
 
 PACKAGE = Path(__file__).resolve().parent.parent
-AGENT, OPERATOR = "petctl-agent.pyz", "petctl-operator.pyz"
+AGENT, OPERATOR, REST = "petctl-agent.pyz", "petctl-operator.pyz", "petctl-agent.rest"
 AGENT_PARTS = (
     *("__init__.py", "errors.py", "files.py", "text.py", "causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
@@ -58,17 +59,21 @@ from {module} import main
 sys.exit(main())
 """
 _UNPACKING = """\
-import os, sys
+import os, sys, zlib
 
 place = {place!r}
 if not os.path.exists(place):
     draft = "%s.%d" % (place, os.getpid())
     try:
+        data = __loader__.get_data(os.path.join(__loader__.archive, "data"))
+        if {rest!r}:
+            with open(os.path.join(os.path.dirname(__loader__.archive), {rest!r}), "rb") as file:
+                data += file.read()
         with open(draft, "wb") as file:
-            file.write(__loader__.get_data(os.path.join(__loader__.archive, {inner!r})))
+            file.write(zlib.decompress(data))
         os.replace(draft, place)
     except OSError as error:
-        sys.exit("petctl-agent: cannot be unpacked: %s" % error)
+        sys.exit("petctl cannot be unpacked: %s" % error)
 sys.path[0] = place
 {entry}"""
 _FOR_THE_AGENT, _FOR_THE_OPERATOR = (
@@ -77,37 +82,23 @@ _FOR_THE_AGENT, _FOR_THE_OPERATOR = (
 )
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that the format knows
 _OF_THE_AGENT = tuple(f"petctl/{part}" if part.endswith((".py", ".ini")) else f"petctl/{part}/" for part in AGENT_PARTS)
-_STRINGS = "|".join(
-    rf"{quote * 3}(?:[^{quote}\\]++|\\.|{quote}(?!{quote * 2}))*{quote * 3}|{quote}(?:[^{quote}\\\n]++|\\.)*{quote}"
-    for quote in ('"', "'")
-)
-_STRING_OR_COMMENT = re.compile(rf"{_STRINGS}|#[^\n]*", re.DOTALL)
-_STRING_OR_INDENTATION = re.compile(rf"{_STRINGS}|^(?: {{4}})+", re.DOTALL | re.MULTILINE)
-_DOCSTRING = '"-"'  # not empty: a dataclass without one makes one up, and that takes time
-_DEFINITION = re.compile(r"^ *(?:async )?def \w+\(", re.MULTILINE)
-_SIGN = re.compile(r"[][(){}:,=]")
-_RESULT = re.compile(r" ->[^\n]+?(?=:\n|: \S)")
-_OF_SELF = re.compile(r"^ +self\.\w+(: [^=\n]+) = ", re.MULTILINE)
-_OF_TYPES = re.compile(r"^(from (?:typing|collections\.abc) import) (\([\w, \n]+\)|[\w, ]+)$", re.MULTILINE)
-_FOR_PEOPLE = re.compile(r"^(?:(?:#|says =|advice =|transient =).*)?\n", re.MULTILINE)  # in causes.ini
-_IN_LAMBDA = re.compile(r"\blambda\b[^:]*$")
 
 
 @cache
 def agent_bytes() -> bytes:
     """The agent's archive. The operator's has all that goes into it, and makes it of that, if this runs from there."""
-    return _packed(*_FOR_THE_AGENT, _of_the_agent())
+    return _zipped({"__main__.py": _entry(*_FOR_THE_AGENT), **_of_the_agent()})
 
 
 @cache
-def small_agent_bytes(directory: str) -> bytes:
-    """The same in three quarters of the size, since all files are compressed as one: it unpacks itself into that
-    directory of the machine where it runs. For pods, which have it from an object that `kubectl apply` must take."""
-    inner = _packed(*_FOR_THE_AGENT, _of_the_agent(), compressed=False)
-    place = f"{directory}/agent-{hashlib.sha256(inner).hexdigest()[:16]}.pyz"
-    module, least = _FOR_THE_AGENT
-    entry = _UNPACKING.format(place=place, inner=AGENT, entry=_ENTRY.format(module=module, least=least, old=OLD_PYTHON))
-    return _zipped({"__main__.py": entry.encode(), AGENT: inner})
+def agent_files(directory: str) -> Mapping[str, bytes]:
+    """The same as two files that lie side by side, for pods: each fits into an object that `kubectl apply` must take.
+
+    They take three quarters of the room, since all of it is compressed as one. The first unpacks itself, with the
+    other, into that directory of the machine where it runs.
+    """
+    sources = {"__main__.py": _entry(*_FOR_THE_AGENT), **_of_the_agent()}
+    return dict(zip((AGENT, REST), _unpacking(*_FOR_THE_AGENT, f"{directory}/agent", sources, REST), strict=True))
 
 
 def _of_the_agent() -> dict[str, bytes]:
@@ -119,10 +110,15 @@ def _of_the_agent() -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist() if name.startswith(_OF_THE_AGENT)}
 
 
-def operator_bytes() -> bytes:
-    """The operator's archive."""
-    found = _sources(OPERATOR_PARTS)
-    return _packed(*_FOR_THE_OPERATOR, {name: text for name, text in found.items() if name not in FOR_SUBMITTERS})
+def operator_bytes(directory: str = "") -> bytes:
+    """The operator's archive; with a directory of the machine where it runs it takes less, and unpacks itself there."""
+    sources = {"__main__.py": _entry(*_FOR_THE_OPERATOR)}
+    for name, text in _sources(OPERATOR_PARTS).items():
+        if name not in FOR_SUBMITTERS:
+            sources[name] = without_docstrings(text.decode()).encode() if name.endswith(".py") else text
+    if not directory:
+        return _zipped(sources)
+    return _unpacking(*_FOR_THE_OPERATOR, f"{directory}/operator", sources)[0]
 
 
 def build_agent(target: Path) -> Path:
@@ -135,121 +131,46 @@ def build_operator(target: Path) -> Path:
     return _write(target, operator_bytes())
 
 
-def without_comments(text: str) -> str:
-    """The same program without comments and docstrings: each statement stays in its line, and at its place there.
-
-    It reads Python up to 3.11, where strings in strings have quotes of another kind."""
-    kept: list[str] = []
-    code: list[str] = []  # since brackets were counted last
-    brackets = end = 0
-    for found in _STRING_OR_COMMENT.finditer(text):
-        start, word = found.start(), found[0]
-        before, end = text[end:start], found.end()
-        code.append(before)
-        if word[0] == "#":
-            kept.append(before.rstrip(" \t"))
-            continue
-        kept.append(before)
-        line = text.rfind("\n", 0, start) + 1
-        if not text[line:start].strip() and text[end : end + 1] in "\n" and text[line - 2 : line] != "\\\n":
-            seen = "".join(code)
-            brackets += sum(map(seen.count, "([{")) - sum(map(seen.count, ")]}"))
-            code.clear()
-            if not brackets:  # a statement of its own
-                word = _DOCSTRING + "\n" * word.count("\n")
-        kept.append(word)
-    return "".join(kept) + text[end:]
-
-
-def without_annotations(text: str) -> str:
-    """The same program without the types of parameters, results and attributes of `self`; those of a class's fields
-    mean something, and stay.
-
-    It reads what `without_comments` has left."""
-    masked = _masked(text)
-    kept: list[str] = []
-    end = 0
-    for found in _DEFINITION.finditer(masked):
-        place, depth, annotation, default = found.end(), 1, 0, 0  # where each began; 0: none has
-        while depth:
-            sign = _SIGN.search(masked, place)
-            assert sign is not None, "brackets are closed"
-            place = sign.end()
-            depth += (sign[0] in "([{") - (sign[0] in ")]}")
-            if depth > 1 or (sign[0] in ")]}" and depth):
-                continue
-            if sign[0] == ":" and not annotation and not default:
-                annotation = sign.start()
-            elif sign[0] in ",=)":
-                if annotation:
-                    kept += [text[end:annotation], "\n" * text.count("\n", annotation, sign.start())]
-                    end = sign.start()
-                if sign[0] == "=":
-                    default, annotation = default or place, 0
-                elif not default or not _IN_LAMBDA.search(masked, default, place - 1):
-                    default = annotation = 0
-        result = _RESULT.match(masked, place)
-        if result is not None:
-            kept.append(text[end:place])
-            end = result.end()
-    text = "".join(kept) + text[end:]
-    masked = _masked(text)
-    kept, end = [], 0
-    for found in _OF_SELF.finditer(masked):
-        kept.append(text[end : found.start(1)])
-        end = found.end(1)
-    return "".join(kept) + text[end:]
-
-
-def without_types(text: str) -> str:
-    """The same program without imports of types that nothing in it names any more.
-
-    It reads what `without_annotations` has left."""
-
-    def needed(found: re.Match[str]) -> str:
-        words, rest = found[2], text[: found.start()] + text[found.end() :]
-        names = re.findall(r"\w+(?: as \w+)?", words)
-        used = [name for name in names if re.search(rf"\b{name.split()[-1]}\b", rest)]
-        line = f"{found[1]} {', '.join(used)}" if used else ""
-        return line + "\n" * words.count("\n")
-
-    return _OF_TYPES.sub(needed, text)
-
-
-def _masked(text: str) -> str:
-    """As long as the text, and without signs in strings."""
-    return _STRING_OR_COMMENT.sub(lambda found: "_" * len(found[0]), text)
-
-
-def less_indented(text: str) -> str:
-    """The same program with one blank for each step of its indentation.
-
-    It reads what `without_comments` has left."""
-    return _STRING_OR_INDENTATION.sub(lambda found: found[0] if found[0].strip() else found[0][::4], text)
-
-
 def _sources(parts: tuple[str, ...]) -> dict[str, bytes]:
     """Name in the archive -> what it holds."""
     found: list[Path] = []
     for part in parts:
         path = PACKAGE / part
         found += path.rglob("*.py") if path.is_dir() else [path]
-    return {path.relative_to(PACKAGE.parent).as_posix(): _reduced(path).encode() for path in sorted(found)}
+    return {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in sorted(found)}
 
 
-def _reduced(path: Path) -> str:
-    text = path.read_text("utf-8")
-    if path.suffix == ".py":
-        return less_indented(without_types(without_annotations(without_comments(text))))
-    return _FOR_PEOPLE.sub("", text)
+def without_docstrings(text: str) -> str:
+    """The same program without strings that are statements of their own; each other one stays at its place."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+            before, after = lines[first].encode()[: node.col_offset], lines[last].encode()[node.end_col_offset :]
+            if not before.strip() and not after.strip():
+                word = '"-"'  # not empty: a dataclass without one makes one up, and that takes time
+                lines[first : last + 1] = [f"{before.decode()}{word}\n", *["\n"] * (last - first)]
+    return "".join(lines)
 
 
-def _packed(module: str, least: tuple[int, int], contents: dict[str, bytes], compressed: bool = True) -> bytes:
-    entry = _ENTRY.format(module=module, least=least, old=OLD_PYTHON)
-    return _zipped({"__main__.py": entry.encode(), **contents}, compressed)
+def _entry(module: str, least: tuple[int, int]) -> bytes:
+    return _ENTRY.format(module=module, least=least, old=OLD_PYTHON).encode()
 
 
-def _zipped(contents: dict[str, bytes], compressed: bool = True) -> bytes:
+def _unpacking(
+    module: str, least: tuple[int, int], place: str, sources: Mapping[str, bytes], rest: str = ""
+) -> tuple[bytes, bytes]:
+    """An archive that unpacks all its sources as one, under a name that begins so, and what `rest`, a file beside it,
+    has to hold: half of them."""
+    inner = _zipped(sources, compressed=False)
+    data = zlib.compress(inner, 9)
+    place = f"{place}-{hashlib.sha256(inner).hexdigest()[:16]}.pyz"
+    main = _UNPACKING.format(place=place, rest=rest, entry=_entry(module, least).decode()).encode()
+    half = len(data) // 2 if rest else len(data)
+    return _zipped({"__main__.py": main, "data": data[:half]}, compressed=False), data[half:]
+
+
+def _zipped(contents: Mapping[str, bytes], compressed: bool = True) -> bytes:
     import io
     import zipfile
 

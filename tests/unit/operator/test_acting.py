@@ -56,6 +56,7 @@ def test_a_new_job_takes_one_request_for_each_object(server: Held) -> None:
         "GET /configmaps/hello",  # has somebody submitted it?
         "POST /secrets/hello",
         "POST /configmaps/hello.agent",
+        "POST /configmaps/hello.agent-rest",
         "POST /configmaps/hello",
         "POST /services/hello",
         "PATCH /hello/status",

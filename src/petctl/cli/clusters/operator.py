@@ -97,19 +97,19 @@ def install(
     Takes the rights of an administrator of the cluster.
     """
     from petctl.clusters.agent_archive import operator_bytes
-    from petctl.clusters.kubernetes.operator.install.objects import IMAGE, objects
+    from petctl.clusters.kubernetes.operator.install.objects import IMAGE, UNPACKED, objects
 
     wishes = _wishes(namespace, only_namespace)
     wishes = wishes._replace(image=image or IMAGE, replicas=replicas, pull_secrets=pull_secret)
     if dry_run:
         from petctl.submission.render import as_text
 
-        click.echo(as_text(objects(wishes, operator_bytes()), output), nl=False)
+        click.echo(as_text(objects(wishes, operator_bytes(UNPACKED)), output), nl=False)
         return
     from petctl.clusters.kubernetes.operator.install.installer import install as install_it
 
     with _api(cluster) as api, _Telling(output == "json") as tell:
-        sentence = install_it(api, wishes, operator_bytes(), tell, timeout)
+        sentence = install_it(api, wishes, operator_bytes(UNPACKED), tell, timeout)
     if output == "json":
         print_json({"namespace": wishes.namespace, "only_namespace": only_namespace or None, "sentence": sentence})
     else:

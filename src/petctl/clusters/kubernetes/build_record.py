@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.agent_archive import small_agent_bytes
+from petctl.clusters.agent_archive import agent_files
 from petctl.clusters.building import RecordBuilder
 from petctl.clusters.kubernetes.elastic_jobs import elastic_job
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
@@ -132,7 +132,7 @@ class KubernetesBuilder(RecordBuilder):
         pieces = 0 if self.routes.get("") else _pieces(self.code, self.piece)
         with_operator = _with_operator(self.settings)
         if not with_operator and self.shares_agent:
-            wishes = wishes._replace(agent=shared_agent(small_agent_bytes(STATE))["metadata"]["name"])
+            wishes = wishes._replace(agent=shared_agent(agent_files(STATE))["metadata"]["name"])
         if with_operator:
             objects = [pod_options.labelled(elastic_job(self.id, job, wishes), options)]
         else:

@@ -102,7 +102,7 @@ class KubernetesCluster:
 
         Nodes are made last: where a quota has room for a few pods only, the coordinator's must be one of them.
         """
-        from petctl.clusters.agent_archive import small_agent_bytes
+        from petctl.clusters.agent_archive import agent_files
         from petctl.clusters.kubernetes.payload import check_stores, material, new_credentials
 
         request = KubernetesRequest.of(record)
@@ -114,7 +114,7 @@ class KubernetesCluster:
         try:
             beside = [manifest for manifest in others if manifest not in nodes]
             if request.agent:
-                owner.share(make.shared_agent(small_agent_bytes(make.STATE)))
+                owner.share(make.shared_agent(agent_files(make.STATE)))
             for manifest in [*material(record, new_credentials(record, self.home)), *beside]:
                 self._create(manifest, owner)
             for claim in request.claims:

@@ -167,7 +167,7 @@ class ElasticJobOwner(Owner):
     def _belongings(self) -> Iterator[str]:
         name = object_name(self._id)
         yield path("secrets", self._namespace, name)
-        yield path("configmaps", self._namespace, make.agent_name(self._id))
+        yield from (path("configmaps", self._namespace, name) for name in make.agent_names(self._id))
         for number in count():
             piece = path("configmaps", self._namespace, make.piece_name(self._id, number))
             try:

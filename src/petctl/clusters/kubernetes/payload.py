@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.agent_archive import small_agent_bytes
+from petctl.clusters.agent_archive import agent_files
 from petctl.clusters.certificate import make_certificate
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.pods import manifests as make
@@ -69,7 +69,7 @@ def material(record: JobRecord, credentials: Mapping[str, bytes | None]) -> Iter
     job_id, request = record.id, KubernetesRequest.of(record)
     yield make.secret(job_id, credentials)
     if not request.agent:
-        yield make.agent_config(job_id, small_agent_bytes(make.STATE))
+        yield from make.agent_configs(job_id, agent_files(make.STATE))
     if request.pieces:
         yield from make.code_pieces(job_id, Path(record.code["archive"]).read_bytes(), request.pieces)
     kept = replace(record, request=encode(replace(request, objects=[])))

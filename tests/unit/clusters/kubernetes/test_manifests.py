@@ -183,13 +183,15 @@ def test_pieces_of_code_are_all_of_it_and_fit(largest: int, full: int, more: int
 
 def test_what_is_mounted_is_what_is_made() -> None:
     secret = make.secret(JOB, {name: name.encode() for name in make.CREDENTIALS})
-    agent, config, code = make.agent_config(JOB, b"agent"), make.config(JOB, "{}"), make.code_pieces(JOB, b"x", 1)
+    files = {"petctl-agent.pyz": b"agent", "petctl-agent.rest": b"rest"}
+    agent, config, code = make.agent_configs(JOB, files), make.config(JOB, "{}"), make.code_pieces(JOB, b"x", 1)
     assert base64.b64decode(secret["data"]["token"]) == b"token"
-    assert base64.b64decode(agent["binaryData"]["petctl-agent.pyz"]) == b"agent"
+    held = {file: base64.b64decode(data) for made in agent for file, data in made["binaryData"].items()}
+    assert held == files
     for job in BOTH:
-        mounted = volumes(job)["agent"]["configMap"]
-        assert mounted["name"] == agent["metadata"]["name"]
-        assert {item["key"] for item in mounted["items"]} == agent["binaryData"].keys()
+        for source, made in zip(volumes(job)["agent"]["projected"]["sources"], agent, strict=True):
+            assert source["configMap"]["name"] == made["metadata"]["name"]
+            assert {item["key"] for item in source["configMap"]["items"]} == made["binaryData"].keys()
     size = make.size_config(JOB, 2)
     assert "immutable" not in size  # the next one must be seen
     assert {"name": size["metadata"]["name"], "items": [{"key": "wanted", "path": "wanted"}], "optional": True} in [
@@ -198,7 +200,7 @@ def test_what_is_mounted_is_what_is_made() -> None:
     record = volumes(coordinator())["job"]["projected"]["sources"][0]["configMap"]
     assert record["name"] == config["metadata"]["name"]
     assert {item["key"] for item in record["items"]} == config["data"].keys()
-    kept = [secret, agent, config, *code]
+    kept = [secret, *agent, config, *code]
     assert all(made["immutable"] for made in kept)
     for made in (*kept, make.service(JOB)):
         assert made["metadata"]["labels"] == labels(JOB)
@@ -246,16 +248,20 @@ def test_an_image_without_python_has_it_from_another() -> None:
 
 
 def test_what_belongs_to_a_job_is_all_that_was_made_for_it() -> None:
-    made = [make.service(JOB), make.node_job(JOB, WISHES, 1), make.config(JOB, ""), make.agent_config(JOB, b"")]
-    made += [make.secret(JOB, {}), *make.code_pieces(JOB, b"x", 1)]
+    made = [make.service(JOB), make.node_job(JOB, WISHES, 1), make.config(JOB, "")]
+    made += [
+        *make.agent_configs(JOB, dict.fromkeys(make.AGENT_FILES, b"")),
+        make.secret(JOB, {}),
+        *make.code_pieces(JOB, b"x", 1),
+    ]
     names = sorted((f"{one['kind'].lower()}s", one["metadata"]["name"]) for one in made)
     assert sorted(make.belongings(JOB, coordinator(pieces=1))) == names
 
 
-@pytest.mark.parametrize("other", [f"{NAME}-agent", f"{NAME}.agent"])
+@pytest.mark.parametrize("other", [f"{NAME}-agent", f"{NAME}.agent", f"{NAME}-agent-rest", f"{NAME}.agent-rest"])
 def test_no_job_has_a_name_under_which_another_keeps_its_agent(other: str) -> None:
     """An ElasticJob's id is what its user calls it: `ppo` and `ppo-agent` must get along."""
-    assert make.config(other, "")["metadata"]["name"] != make.agent_config(JOB, b"")["metadata"]["name"]
+    assert make.config(other, "")["metadata"]["name"] not in make.agent_names(JOB)
 
 
 def test_what_kubectl_is_to_create_fits_where_it_keeps_a_copy() -> None:

@@ -253,7 +253,8 @@ def rendered(name: str = NAME, owned: bool = False) -> dict[str, Any]:
 
 
 def test_what_was_rendered_is_removed_with_it(cluster: KubernetesCluster, server: Server) -> None:
-    places = [f"{SECRETS}/{NAME}", *(f"{MAPS}/{name}" for name in (NAME, f"{NAME}.agent", f"{NAME}-code-0"))]
+    agent = (f"{NAME}.agent", f"{NAME}.agent-rest")
+    places = [f"{SECRETS}/{NAME}", *(f"{MAPS}/{name}" for name in (NAME, *agent, f"{NAME}-code-0"))]
     server.objects |= {place: rendered() for place in [*places, f"{MAPS}/{NAME}-code-1"]}
     server.objects[f"{MAPS}/{NAME}"] |= {"data": {"job.json": json.dumps({**RECORD, "id": NAME})}}
     one(server)["status"] = {"outcome": outcome()}

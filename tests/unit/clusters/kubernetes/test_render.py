@@ -106,7 +106,7 @@ def cluster(project: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) ->
 
 def created(objects: Objects) -> dict[str, Any]:
     """All that the job consists of, by path, without what cannot be known before and what is random."""
-    found = {}
+    found: dict[str, Any] = {}
     for path, made in objects.held.items():
         if path != USERS:
             shown = copy.deepcopy(made)
@@ -120,9 +120,12 @@ def created(objects: Objects) -> dict[str, Any]:
                 record = json.loads(shown["data"]["job.json"])
                 record["request"].pop("agent")
                 shown["data"] = record
-            if "petctl-agent.pyz" in shown.get("binaryData", {}):  # one that jobs share, or one of the job's own
-                path, shown = AGENT, shown["binaryData"]
-            found[path] = shown
+            if (
+                shown.get("binaryData", {}).keys() & manifests.AGENT_FILES.keys()
+            ):  # one that jobs share, or the job's own
+                found.setdefault(AGENT, {}).update(shown["binaryData"])
+            else:
+                found[path] = shown
     return found
 
 
@@ -130,7 +133,12 @@ def agents(objects: Objects) -> set[str]:
     """The ConfigMaps from which the pods of Jobs have the agent."""
     templates = [made["spec"]["template"] for made in objects.held.values() if made.get("kind") == "Job"]
     found = [volume for template in templates for volume in template["spec"]["volumes"] if volume["name"] == "agent"]
-    return {volume.setdefault("configMap", {}).pop("name") for volume in found}
+    names = set()
+    for volume in found:
+        sources = volume.pop("projected", {"sources": [volume]})["sources"]
+        names |= {source["configMap"].pop("name") for source in sources}
+        volume["configMap"] = {"items": [item for source in sources for item in source["configMap"]["items"]]}
+    return names
 
 
 def apply(objects: Objects, printed: list[dict[str, Any]]) -> None:
@@ -146,8 +154,9 @@ def test_what_is_rendered_is_what_submit_creates(
     cluster.submit(cluster.build_record(JOB, "train-22aa"))
     applied = Objects()
     apply(applied, cluster.manifests(JOB, "train-22aa", with_secrets))
-    (shared,), (own,) = agents(objects), agents(applied)
-    assert objects.held[f"{MAPS}/{shared}"]["binaryData"] == applied.held[f"{MAPS}/{own}"]["binaryData"]
+    (shared,), own = agents(objects), agents(applied)
+    parts = [part for name in own for part in applied.held[f"{MAPS}/{name}"]["binaryData"].items()]
+    assert objects.held[f"{MAPS}/{shared}"]["binaryData"] == dict(parts) and len(parts) == 2
     assert created(applied) == created(objects)
     assert len(created(applied)) == 7
     assert all("ownerReferences" not in made["metadata"] for made in applied.held.values())
@@ -230,7 +239,7 @@ def test_yaml_says_that_it_is_incomplete_and_only_then(project: Path) -> None:
     assert "#" not in render(JOB, "k8s", with_secrets=True).splitlines()[0]
     assert next(made["kind"] for made in yaml.safe_load_all(incomplete)) == "Secret"
     whole = json.loads(render(JOB, "k8s", "json"))
-    assert (whole["apiVersion"], whole["kind"], len(whole["items"])) == ("v1", "List", 7)
+    assert (whole["apiVersion"], whole["kind"], len(whole["items"])) == ("v1", "List", 8)
 
 
 def test_a_rendered_job_is_looked_for_where_it_was_rendered_for(project: Path) -> None:

@@ -7,12 +7,12 @@
     ConfigMap NAME          the job's record
     ConfigMap petctl.agent-DIGEST
                             petctl's agent, one for all jobs of the namespace that were submitted with it, which all own
-                            it; NAME.agent where `petctl render` prints it, or an operator makes it
+                            it; NAME.agent and NAME.agent-rest where `petctl render` prints it, or an operator makes it
     ConfigMap NAME.size     the size that was asked for last, once somebody has scaled the job
     ConfigMap NAME-code-K   the code's archive, in pieces
 
 `kubectl apply` keeps a copy of each object in an annotation of it, which has to fit into 256 KiB. That is why the agent
-has a ConfigMap of its own, and why code is cut smaller where kubectl is to create it.
+has two ConfigMaps of its own, and why code is cut smaller where kubectl is to create it.
 
 No pod may use the API. Of Kubernetes it takes what any user of a namespace may create, and these promises:
 
@@ -67,8 +67,10 @@ LOSSES = 3
 """Coordinators that each of them has: the Job's back-off is 10 s, then 20 s, and then the next index comes at once."""
 STATE, _AGENT, _JOB, _JOIN = "/petctl/state", "/petctl/agent", "/petctl/job", "/petctl/join"
 _PYTHON = "/petctl/python"
-_PYZ, _READY = "petctl-agent.pyz", f"{STATE}/ready"
-ARCHIVE = f"{_AGENT}/{_PYZ}"
+_READY = f"{STATE}/ready"
+AGENT_FILES = {"petctl-agent.pyz": "agent", "petctl-agent.rest": "agent-rest"}
+"""The agent's archive and the rest of it -> how the ConfigMap's name ends that holds it for one job alone."""
+ARCHIVE = f"{_AGENT}/petctl-agent.pyz"
 """Where a pod has the agent."""
 _SHARED = ("tolerations", "priorityClassName")
 _OWNERS = ("suspend", "ttlSecondsAfterFinished")  # in the spec of what owns the rest
@@ -284,20 +286,23 @@ def config(job_id: str, record: str) -> dict[str, Any]:
     return _config(object_name(job_id), job_id, {"data": {"job.json": record}})
 
 
-def agent_name(job_id: str) -> str:
-    """The ConfigMap that holds the agent."""
-    return f"{object_name(job_id)}.agent"  # with a dot no job can have that name
+def agent_names(job_id: str) -> list[str]:
+    """The ConfigMaps that hold the agent for this job alone."""
+    return [f"{object_name(job_id)}.{ending}" for ending in AGENT_FILES.values()]  # with a dot no job can have such
 
 
-def agent_config(job_id: str, agent: bytes) -> dict[str, Any]:
+def agent_configs(job_id: str, agent: Mapping[str, bytes]) -> list[dict[str, Any]]:
     """The agent, for all pods of the job."""
-    return _config(agent_name(job_id), job_id, {"binaryData": {_PYZ: base64.b64encode(agent).decode()}})
+    return [
+        _config(name, job_id, {"binaryData": {file: base64.b64encode(agent[file]).decode()}})
+        for name, file in zip(agent_names(job_id), AGENT_FILES, strict=True)
+    ]
 
 
-def shared_agent(agent: bytes) -> dict[str, Any]:
+def shared_agent(agent: Mapping[str, bytes]) -> dict[str, Any]:
     """The agent, for all jobs of the namespace that have the same."""
-    name = f"petctl.agent-{hashlib.sha256(agent).hexdigest()[:16]}"
-    data = {_PYZ: base64.b64encode(agent).decode()}
+    name = f"petctl.agent-{hashlib.sha256(b''.join(agent.values())).hexdigest()[:16]}"
+    data = {file: base64.b64encode(part).decode() for file, part in agent.items()}
     metadata = {"name": name, "labels": dict(MANAGED)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, "binaryData": data}
 
@@ -357,7 +362,8 @@ def belongings(job_id: str, coordinator: Mapping[str, Any]) -> list[tuple[str, s
     files = [source for volume in volumes for source in volume.get("projected", {}).get("sources", ())]
     mounted = [source["configMap"]["name"] for source in files if "configMap" in source]
     code = [("configmaps", piece) for piece in mounted if piece.startswith(f"{name}-code-")]  # none of the user's own
-    kept = [*code, ("configmaps", agent_name(job_id)), ("secrets", name), ("configmaps", name)]
+    agent = [("configmaps", part) for part in agent_names(job_id)]
+    kept = [*code, *agent, ("secrets", name), ("configmaps", name)]
     return [("jobs", f"{name}-{NODE}"), ("services", name), *kept]
 
 
@@ -391,7 +397,12 @@ def _pod(
     files: Mapping[str, tuple[str, dict[str, Any]]],
     env: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    agent = {"configMap": {"name": wishes.agent or agent_name(job_id), "items": _items(_PYZ)}}
+    if wishes.agent:
+        agent: dict[str, Any] = {"configMap": {"name": wishes.agent, "items": _items(*AGENT_FILES)}}
+    else:
+        parts = zip(agent_names(job_id), AGENT_FILES, strict=True)
+        sources = [{"configMap": {"name": name, "items": _items(file)}} for name, file in parts]
+        agent = {"projected": {"sources": sources}}
     volumes = {"agent": (_AGENT, agent), **files, "state": (STATE, {"emptyDir": {}})}
     container: dict[str, Any] = {
         "name": "petctl",

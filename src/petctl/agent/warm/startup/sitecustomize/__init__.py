@@ -14,7 +14,7 @@ be imitated: `__main__`, sys.argv, sys.path, tracebacks and exit codes are the i
 
 Whatever fails in a zygote must end the process: if it got away from here, it would run the script as a worker nobody
 asked for. This package uses the standard library only, any Python from 3.8, and nothing of petctl beyond itself. This
-file is read by older ones too, from 2.7 on (in petctl-agent.pyz, which has no types): there it only steps aside.
+file is read by older ones too, from 2.7 on, so its types are comments: there it only steps aside.
 """
 
 import os
@@ -27,7 +27,8 @@ _SNAPSHOT = "PETCTL_STARTUP_SNAPSHOT"
 _STACKS = "PETCTL_STARTUP_STACKS"
 
 
-def _run() -> None:
+def _run():
+    # type: () -> None
     directory = os.path.dirname(os.path.dirname(__file__))
     role, _, value = os.environ.pop(VARIABLE, "").partition(":")
     old = sys.version_info < (3, 8)
@@ -76,7 +77,8 @@ def _run() -> None:
         raise
 
 
-def _become_zygote(descriptor: str) -> None:
+def _become_zygote(descriptor):
+    # type: (str) -> None
     """Starts again with the worker's command line, in the environment that this process was itself started with.
 
     os.environ is not that any more: a Python in the C locale has changed LC_CTYPE in it.
@@ -88,7 +90,8 @@ def _become_zygote(descriptor: str) -> None:
     os.execvpe(sys.argv[1], sys.argv[1:], env)
 
 
-def _take_out(directory: str) -> None:
+def _take_out(directory):
+    # type: (str) -> None
     while directory in sys.path:
         sys.path.remove(directory)
     rest = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part != directory]

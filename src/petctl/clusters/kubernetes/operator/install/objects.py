@@ -27,6 +27,8 @@ NAME = "petctl-operator"
 NAMESPACE = "petctl-system"
 IMAGE = "python:3.13-slim"
 ARCHIVE = "petctl-operator.pyz"
+UNPACKED = "/petctl/unpacked"
+"""Where its pods unpack that."""
 PORT = 8080
 CHECKSUM = "petctl.dev/archive"
 """Annotation of the pods: they are made anew when the archive changes."""
@@ -149,7 +151,7 @@ def _deployment(wishes: InstallOptions, digest: str) -> Object:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(wishes)],
-        "volumes": [{"name": "operator", "configMap": {"name": NAME}}],
+        "volumes": [{"name": "operator", "configMap": {"name": NAME}}, {"name": "unpacked", "emptyDir": {}}],
         "topologySpreadConstraints": [spread],
         **({"imagePullSecrets": [{"name": name} for name in wishes.pull_secrets]} if wishes.pull_secrets else {}),
     }
@@ -183,7 +185,7 @@ def _container(wishes: InstallOptions) -> Object:
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
-        "volumeMounts": [mount],
+        "volumeMounts": [mount, {"name": "unpacked", "mountPath": UNPACKED}],
     }
 
 
