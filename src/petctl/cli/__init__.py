@@ -7,7 +7,7 @@
     options.py      options and arguments that several verbs share
     job_options.py  the arguments of run, submit and render -> Job; option_order.py: which options are petctl's;
                     job_file.py: from a job file
-    completion.py   completion of the shell
+    completion.py   completion of the shell; pages.py: the documentation, offline
     jobs/ clusters/ data/ sweeps/    the verbs
     terminal/       what people read, and how it gets to the terminal
 

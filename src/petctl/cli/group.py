@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import keyword
+from collections.abc import Collection
 from typing import cast
 
 import click
@@ -36,7 +37,7 @@ class LazyGroup(click.Group):
         word = args[0]
         if word in VERBS or word.startswith("-"):
             return super().resolve_command(ctx, args)
-        raise click.UsageError(f"unknown command {word!r}.{_advice(word)}", ctx)
+        raise click.UsageError(f"unknown command {word!r}.{advice(word)}", ctx)
 
     def get_help(self, ctx: click.Context) -> str:
         return overview()
@@ -48,12 +49,12 @@ OF_OLDER_PROGRAMS = {
 }
 
 
-def _advice(word: str) -> str:
+def advice(word: str, known: Collection[str] = tuple(VERBS)) -> str:
+    """The end of a message about a word that is none of those that are known: what was meant, as far as one can see."""
     if word in OF_OLDER_PROGRAMS:
         return " It was a command of petctl for AWS or Azure; see docs/migrating.md for its new name"
-    close = difflib.get_close_matches(word, VERBS, n=1)
-    if close:
-        return f" Did you mean {close[0]}?"
+    if close := difflib.get_close_matches(word, known):
+        return f" Did you mean {' or '.join(close)}?"
     if word.endswith((".py", ".yaml", ".yml", ".json")):
         return f" To start it: petctl run {word}"
     return ""

@@ -10,16 +10,16 @@ import os
 import sys
 from typing import NoReturn, Sequence
 
-from petctl.cli.verbs import overview
+from petctl.cli.verbs import VERBS, overview
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Runs one command line and exits with its code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if "_PETCTL_COMPLETE" not in os.environ:
-        if words in ([], ["--help"], ["-h"], ["help"]):
+        if words in ([], ["--help"], ["-h"]):
             sys.exit(_print(overview()))
-        if words[:1] == ["help"]:
+        if words[:1] == ["help"] and words[1:2] and words[1] in VERBS:
             words = [*words[1:], "--help"]
         if words == ["--version"]:
             from petctl import __version__

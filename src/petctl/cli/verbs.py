@@ -35,6 +35,7 @@ GROUPS = {
         "operator": "Install the operator for ElasticJobs on Kubernetes",
         "compat": "Install command lines of other systems over petctl: act, az",
         "completion": "Print the shell's completion script",
+        "help": "Show a page of the documentation, or a command's options",
     },
 }
 
@@ -43,6 +44,7 @@ MODULES = {  # of verbs that are not about a job: those are in cli/jobs
     "compat": "petctl.compat.install",
     "completion": "petctl.cli.completion",
     "data": "petctl.cli.data.data",
+    "help": "petctl.cli.pages",
     "operator": "petctl.cli.clusters.operator",
     "outputs": "petctl.cli.data.outputs",
     "secret": "petctl.cli.clusters.secret",
@@ -72,6 +74,6 @@ def overview() -> str:
         "  petctl run job.yaml                          a job file",
         "  petctl logs -f 3f9k                          a unique end of the id is enough",
         "",
-        "'petctl COMMAND --help' shows its options.",
+        "'petctl COMMAND --help' shows its options, 'petctl help' the documentation.",
     ]
     return "\n".join(lines)
