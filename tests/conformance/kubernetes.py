@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from petctl.clusters.base import find_cluster
-from petctl.clusters.kubernetes.logs import node_of
+from petctl.clusters.kubernetes.names import node_of
 from petctl.errors import PetctlError
 from petctl.jobs import JobHandle
 from tests.conformance import backend as has

@@ -15,7 +15,7 @@ from typing import Any
 GROUP = "petctl.clusters"
 DEFAULT = "local"
 KINDS = {
-    "debug": "petctl.clusters.debug.cluster",
+    "debug": "petctl.clusters.debug.backend",
     "local": "petctl.clusters.local.cluster",
     "kubernetes": "petctl.clusters.kubernetes.cluster",
     "k8s": "petctl.clusters.kubernetes.cluster",

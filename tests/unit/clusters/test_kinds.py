@@ -12,12 +12,13 @@ from petctl.config import kinds
 from petctl.errors import UsageError
 
 STRANGER = """
-from petctl.clusters.debug.cluster import DebugCluster
+from petctl.clusters.debug.backend import DebugBackend
+from petctl.clusters.managed import ManagedCluster
 
 def connect(home, settings):
     if set(settings) - {"name", "kind", "rack"}:
         raise ValueError(settings)
-    return DebugCluster(home, f"{settings['name']} of rack {settings.get('rack')}")
+    return ManagedCluster(DebugBackend(home, f"{settings['name']} of rack {settings.get('rack')}"))
 """
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from petctl.cli.sweeps.sweep import command
 from petctl.clusters.base import Listed, LogFilter, LogLine
-from petctl.clusters.debug.cluster import DebugCluster
+from petctl.clusters.debug.backend import DebugBackend
+from petctl.clusters.managed import ManagedCluster
 from petctl.clusters.patience import AWAY
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, UsageError
 from petctl.files import take_lock
@@ -54,11 +55,11 @@ class Clock:
         self.now += seconds
 
 
-class Cluster(DebugCluster):
+class Cluster(ManagedCluster):
     """The debug cluster, with faults: what a cluster does that is away, full, damaged or somebody else's."""
 
     def __init__(self, home: Path) -> None:
-        super().__init__(home, "debug")
+        super().__init__(DebugBackend(home, "debug"))
         self.ran: list[str] = []
         self.faults: dict[str, BaseException] = {}
         self.told: dict[str, dict[str, Any]] = {}  # job -> what its status says beside what is true; empty: damaged
@@ -99,7 +100,7 @@ class Cluster(DebugCluster):
 
     def states(self) -> set[str]:
         """Of all its jobs, once they have ended."""
-        real = DebugCluster(self.home, self.name)
+        real = ManagedCluster(DebugBackend(self.home, self.name))
         return {JobHandle(job_id, real).wait(DEADLINE).state for job_id in self.ids()}
 
 
@@ -109,13 +110,13 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
     faulty = Cluster(tmp_path / "home")
-    monkeypatch.setattr("petctl.clusters.debug.cluster.connect", lambda home, settings: faulty)
+    monkeypatch.setattr("petctl.clusters.debug.backend.connect", lambda home, settings: faulty)
     monkeypatch.setattr("petctl.clusters.patience.time", faulty.clock)
     monkeypatch.setattr(drive, "QUICK", 0.001)
     monkeypatch.setattr(drive, "SLOWEST", 0.001)
     yield faulty
     for job_id in faulty.ids():
-        DebugCluster.cancel(faulty, job_id, kill=True)
+        ManagedCluster.cancel(faulty, job_id, kill=True)
     faulty.states()
 
 
@@ -332,7 +333,7 @@ def test_what_a_cluster_left_half_made_as_it_went_away_is_removed_and_made_anew(
     half = {"state": "queued", "finished": None, "cut_short": True}
 
     def leave_half() -> bool:
-        DebugCluster.submit(cluster, cluster.build_record(Job(program=["sleep", "60"], code="none"), "tune-002"))
+        ManagedCluster.submit(cluster, cluster.build_record(Job(program=["sleep", "60"], code="none"), "tune-002"))
         cluster.told["tune-002"] = half
         return True
 

@@ -1,7 +1,7 @@
-"""The smallest whole cluster: jobs in the memory of this process, workers as processes of this machine.
+"""The smallest whole backend: jobs in the memory of this process, workers as processes of this machine.
 
-    cluster.py   the Cluster protocol: what to read before writing a backend
-    gang.py      one job: its workers are started, ended and started anew together
+    backend.py   what a kind of cluster supplies: to be read before a backend is written
+    gang.py      one job: its workers are started, ended and restarted together, and it answers as a coordinator would
 
 For tests that need a cluster and none in particular. Its jobs end with the process that submitted them.
 """

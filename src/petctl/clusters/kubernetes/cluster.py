@@ -26,11 +26,12 @@ from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
-from petctl.clusters.kubernetes.logs import Item, LogPosition
-from petctl.clusters.kubernetes.names import COORDINATOR, MANAGED, NODE, object_name, selector
+from petctl.clusters.kubernetes.logs import LogPosition
+from petctl.clusters.kubernetes.names import COORDINATOR, MANAGED, NODE, node_of, object_name, selector
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.patience import Patience
+from petctl.clusters.printed import Item, event_lines, worker_lines
 from petctl.errors import InternalError, NotFound, Unreachable, UsageError
 from petctl.job.output import Output
 from petctl.job.record import JobRecord
@@ -283,8 +284,8 @@ class KubernetesCluster:
             known = {end.uid for end in ends}  # an operator remembers what is an event too
             gone = node_losses.vanished(self._api, self._namespace, job_id)
             ends += [end for end in gone if end.uid not in known]
-            return node_losses.explained(logs.event_lines(printed), ends)
-        told = logs.event_lines(self._following(job_id, COORDINATOR, {}))
+            return node_losses.explained(event_lines(printed), ends)
+        told = event_lines(self._following(job_id, COORDINATOR, {}))
         return node_losses.explained_as_they_come(told, partial(self._ends_so_far, job_id))
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
@@ -297,11 +298,11 @@ class KubernetesCluster:
                 return stored_lines(record, self.home, wanted)
         which = selector(job_id, NODE)
         if not follow:
-            return logs.worker_lines(logs.lines_so_far(self._api, self._namespace, which), wanted)
+            return worker_lines(logs.lines_so_far(self._api, self._namespace, which), wanted)
         places: dict[str, LogPosition] = {}
         past = logs.lines_so_far(self._api, self._namespace, which, places) if wanted.tail is not None else ()
         coming = self._following(job_id, NODE, places)
-        return chain(logs.worker_lines(past, wanted), logs.worker_lines(coming, wanted._replace(tail=None)))
+        return chain(worker_lines(past, wanted), worker_lines(coming, wanted._replace(tail=None)))
 
     def _following(self, job_id: str, role: str, places: dict[str, LogPosition]) -> Iterator[Item]:
         from petctl.clusters.kubernetes.log_follow import lines_as_they_come
@@ -373,7 +374,7 @@ class KubernetesCluster:
         try:
             return self._api.execute(self._namespace, name, words, "petctl", tty, sys.stdin, sys.stdout, sys.stderr)
         except NotRunning as error:  # its pod is still shown as running for a moment after the container has ended
-            raise NotFound(f"{job_id} has no running node {logs.node_of(pod)!r}: {error}") from None
+            raise NotFound(f"{job_id} has no running node {node_of(pod)!r}: {error}") from None
 
     def forward(
         self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
@@ -396,7 +397,7 @@ class KubernetesCluster:
         """A pod that runs: this node's, or the first one."""
         self._seen(job_id)
         pods = self._api.list(path("pods", self._namespace), selector(job_id, NODE))
-        alive = {logs.node_of(pod): pod for pod in running(pods)}
+        alive = {node_of(pod): pod for pod in running(pods)}
         if node is None and alive:
             return alive[min(alive, key=natural)]
         if node not in alive:

@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.kubernetes.logs import by_age
-from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
+from petctl.clusters.kubernetes.names import COORDINATOR, by_age, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
 from petctl.errors import InternalError, Unreachable
 from petctl.kube.api import Api, Items, path

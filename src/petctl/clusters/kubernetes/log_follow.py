@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from petctl.clusters.kubernetes.logs import Item, LogPosition, node_of
-from petctl.clusters.kubernetes.names import CONTAINER, COORDINATOR, ROLE
+from petctl.clusters.kubernetes.logs import LogPosition
+from petctl.clusters.kubernetes.names import CONTAINER, COORDINATOR, ROLE, node_of
 from petctl.clusters.patience import FIRST, LONGEST, Patience
+from petctl.clusters.printed import Item
 from petctl.kube.api import Api, path
 from petctl.kube.failures import (
     Forbidden,

@@ -1,4 +1,4 @@
-"""What pods have printed, and what it means: a node's lines with rank and round, and the coordinator's events.
+"""What pods have printed, from whichever place on.
 
 Going on as more is printed is `log_follow.py`. What a pod printed is gone with the pod: that is Kubernetes' way, and
 why results should have a store.
@@ -6,26 +6,17 @@ why results should have a store.
 
 from __future__ import annotations
 
-import json
 import re
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any
 
-from petctl.agent.logs.stream import parse_tagged
-from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.kubernetes.names import CONTAINER, INDEX
-from petctl.errors import InternalError
+from petctl.clusters.kubernetes.names import CONTAINER, by_age, node_of
+from petctl.clusters.printed import Item, printed_status
 from petctl.job.status import JobStatus
 from petctl.kube.api import Api, path
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted, Unauthorised
 
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-FINAL = "final"  # kind of what a coordinator prints last
 _LAST_LINES = 5  # of its log: its process may have said something behind it
-Item = tuple[str, bytes]  # node, line
-Pod = TypeVar("Pod", bound=Mapping[str, Any])
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 
 
@@ -103,57 +94,6 @@ def lines_so_far(
         raise failure
 
 
-def by_age(pods: Iterable[Pod]) -> list[Pod]:
-    """The oldest first."""
-    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-
-
-def node_of(pod: dict[str, Any]) -> str:
-    """The node that a pod is: its index, or for one that was made by hand its own name."""
-    about = pod["metadata"]
-    found = about.get("labels", {}).get(INDEX, about.get("annotations", {}).get(COMPLETION_INDEX))
-    return str(found if found is not None else about["name"])
-
-
-def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:
-    """The workers' lines among what nodes print, as far as they are wanted.
-
-    With `tail` it waits for the end: the last lines of each worker are those of the newest round, unless another one is
-    named.
-    """
-    last: dict[tuple[int, str], deque[LogLine]] = {}
-    newest = 0
-    for node, text in items:
-        chunk = parse_tagged(text)
-        if chunk is None:
-            continue
-        line = LogLine(chunk.name.round, chunk.name.rank, chunk.name.stream, chunk.data, node)
-        if wanted.tail is not None and wanted.round is None and line.round != newest:
-            if line.round < newest:
-                continue
-            newest = line.round
-            last.clear()
-        if any(
-            wish is not None and wish != value
-            for wish, value in ((wanted.rank, line.rank), (wanted.node, node), (wanted.round, line.round))
-        ):
-            continue
-        if wanted.tail is None:
-            yield line
-        else:
-            last.setdefault((line.rank, line.stream), deque(maxlen=wanted.tail)).append(line)
-    for lines in last.values():
-        yield from lines
-
-
-def event_lines(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
-    """The events among what a coordinator prints; its last status is none."""
-    for _, text in items:
-        event = _event(text)
-        if event is not None and event["kind"] != FINAL:
-            yield event
-
-
 def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> JobStatus | None:
     """The status that a coordinator printed as it ended; None where its log is gone or cannot be read."""
     for pod in by_age(pods):
@@ -161,16 +101,7 @@ def last_status(api: Api, namespace: str, pods: Iterable[dict[str, Any]]) -> Job
             printed = b"".join(api.log(namespace, pod["metadata"]["name"], CONTAINER, tail=_LAST_LINES))
         except KubernetesError:
             continue
-        for event in filter(None, map(_event, printed.splitlines())):
-            if event["kind"] == FINAL and isinstance(event.get("status"), dict):
-                with suppress(InternalError):
-                    return JobStatus.from_dict(event["status"])
+        status = printed_status(printed.splitlines())
+        if status is not None:
+            return status
     return None
-
-
-def _event(text: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(text)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "kind" in event else None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 LONGEST = 40  # of 63: what is made from it gets an ending, and the pods' names yet another
 JOB = "petctl.dev/job"
@@ -17,11 +19,14 @@ ROLE = "petctl.dev/role"
 ID = "petctl.dev/id"
 ABOUT = "petctl.dev/about"
 """Annotation of a job's owner: what lists show of the job, as JSON."""
+COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+"""Annotation of a pod that a Job made: which node it is."""
 INDEX, NUMBER, OWNER = "petctl.dev/index", "petctl.dev/number", "petctl.dev/owner"
 """Labels of pods that the operator made: which node it is, how many there were before, and whose (a uid)."""
 COORDINATOR, NODE = "coordinator", "node"
 CONTAINER = "petctl"
 """In every pod of a job; users may add others beside it."""
+Pod = TypeVar("Pod", bound=Mapping[str, Any])
 MANAGED = {"app.kubernetes.io/managed-by": "petctl"}
 
 
@@ -48,3 +53,15 @@ def selector(job_id: str, role: str = "") -> str:
 
 EVERY_JOB = f"{ROLE}={COORDINATOR}"
 """What finds all jobs, by the object that owns the others."""
+
+
+def by_age(pods: Iterable[Pod]) -> list[Pod]:
+    """The oldest first."""
+    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+
+def node_of(pod: dict[str, Any]) -> str:
+    """The node that a pod is: its index, or for one that was made by hand its own name."""
+    about = pod["metadata"]
+    found = about.get("labels", {}).get(INDEX, about.get("annotations", {}).get(COMPLETION_INDEX))
+    return str(found if found is not None else about["name"])

@@ -17,8 +17,18 @@ from petctl.clusters.base import Listed
 from petctl.clusters.kubernetes import elastic_jobs, job_status
 from petctl.clusters.kubernetes.coordinator_client import running
 from petctl.clusters.kubernetes.job_owner import Owners
-from petctl.clusters.kubernetes.logs import by_age, node_of
-from petctl.clusters.kubernetes.names import ABOUT, CONTAINER, COORDINATOR, ID, JOB, NODE, ROLE, object_name
+from petctl.clusters.kubernetes.names import (
+    ABOUT,
+    CONTAINER,
+    COORDINATOR,
+    ID,
+    JOB,
+    NODE,
+    ROLE,
+    by_age,
+    node_of,
+    object_name,
+)
 from petctl.clusters.kubernetes.pods import pod_termination
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
 from petctl.controller.status.records import first_status

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from petctl.clusters.kubernetes import logs
+from petctl.clusters.kubernetes.names import node_of
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.job.task import Task
 
@@ -37,5 +37,5 @@ def worker_command(pod: dict[str, Any], job_id: str, task: Task, argv: list[str]
     cwd = make.code_directory(task.code) if task.code.id else task.cwd
     command = pod["spec"]["containers"][0]["command"]
     python = command[: command.index(make.ARCHIVE)]
-    own = {**task.env, "PETCTL_JOB_ID": job_id, "PETCTL_NODE": logs.node_of(pod)}
+    own = {**task.env, "PETCTL_JOB_ID": job_id, "PETCTL_NODE": node_of(pod)}
     return [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]

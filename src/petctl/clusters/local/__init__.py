@@ -12,7 +12,6 @@
     addresses.py      where a coordinator listens, and how others reach it
     gpus.py           divides this machine's GPUs between the nodes of a job
     secrets.py        the file of secret values
-    foreground.py     runs a command with this terminal
     controller/       the supervisor: one process per job that has slots; its standby, the nodes that it runs
     queue/            which job gets slots, and when
     pools/            named clusters: made, resized, deleted

@@ -18,11 +18,11 @@ from typing import Any
 
 from petctl import secret_file
 from petctl.clusters.base import InUse, Listed, LogFilter, LogLine
+from petctl.clusters.foreground import run_in_foreground
 from petctl.clusters.local import readers
 from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.delete import remove_directory
 from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize
-from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_text
 from petctl.clusters.local.job_status import list_statuses, newest_status
 from petctl.clusters.local.queue.queue import look, slots_of

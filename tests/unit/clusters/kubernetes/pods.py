@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast
 
-from petctl.clusters.kubernetes.logs import COMPLETION_INDEX as INDEX
+from petctl.clusters.kubernetes.names import COMPLETION_INDEX as INDEX
 from petctl.clusters.kubernetes.names import NODE, ROLE
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Gone, KubernetesError, NoSuchObject

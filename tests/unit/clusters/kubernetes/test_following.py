@@ -10,7 +10,8 @@ import pytest
 from petctl.clusters import patience
 from petctl.clusters.kubernetes import log_follow
 from petctl.clusters.kubernetes.log_follow import lines_as_they_come
-from petctl.clusters.kubernetes.logs import Item, LogPosition, lines_so_far
+from petctl.clusters.kubernetes.logs import LogPosition, lines_so_far
+from petctl.clusters.printed import Item
 from petctl.kube.failures import Forbidden, KubernetesError, NotStarted, ServerUnreachable
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 

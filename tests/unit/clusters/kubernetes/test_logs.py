@@ -11,15 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.kubernetes.logs import (
-    Item,
-    LogPosition,
-    event_lines,
-    last_status,
-    lines_so_far,
-    node_of,
-    worker_lines,
-)
+from petctl.clusters.kubernetes.logs import LogPosition, last_status, lines_so_far
+from petctl.clusters.kubernetes.names import node_of
+from petctl.clusters.printed import Item, event_lines, worker_lines
 from petctl.controller.status.records import first_status
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted

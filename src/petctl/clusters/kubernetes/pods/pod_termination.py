@@ -12,8 +12,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from petctl.clusters.kubernetes.logs import node_of
-from petctl.clusters.kubernetes.names import CONTAINER
+from petctl.clusters.kubernetes.names import CONTAINER, node_of
 from petctl.job.status import JobStatus
 from petctl.kube.timestamps import seconds
 

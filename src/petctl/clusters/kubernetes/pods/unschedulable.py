@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from petctl.clusters.kubernetes.job_status import why_blocked
-from petctl.clusters.kubernetes.logs import by_age, node_of
+from petctl.clusters.kubernetes.names import by_age, node_of
 from petctl.clusters.kubernetes.pods.pod_termination import end_of
 from petctl.job.status import JobStatus, NodeStatus
 from petctl.kube.api import Api, Items, path

@@ -28,8 +28,8 @@ from typing import Any
 
 from petctl.agent.node.native import words_of
 from petctl.agent.workers.python_copy import copy_name
+from petctl.clusters.foreground import run_in_foreground
 from petctl.clusters.local.containers.engines import DOCKER, Engine, last_words
-from petctl.clusters.local.foreground import run_in_foreground
 from petctl.clusters.local.gpus import device_words, inside_container
 from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.errors import UsageError

@@ -1,0 +1,186 @@
+"""What one kind of cluster supplies: about nine small things. All verbs over them are `managed.py`, written once.
+
+    options, capabilities      what a job may say to this kind (-O name=value), and what the kind can do
+    request(job, id)           the exact record that `create` would make; asks no cluster
+    create(record)             all of it, or nothing, or a job that is listed
+    list(wanted)               all jobs with their phase, in one question
+    inspect(id)                how one job stands, as an Inspection
+    resize, stop, delete       change what the platform keeps; nothing is waited for
+    printed(id, role)          what the coordinator and the nodes have printed
+    dial(node, port)           a connection to a node
+
+A backend knows no rounds or ranks, keeps no status and retries nothing: the coordinator and ManagedCluster do.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from petctl.clusters.printed import Printed
+from petctl.errors import NotFound
+
+if TYPE_CHECKING:
+    from petctl.clusters.base import Listed
+    from petctl.job.record import JobRecord
+    from petctl.job.spec import Job
+    from petctl.job.status import JobStatus
+    from petctl.rendezvous.core.messages import Outcome
+    from petctl.rendezvous.net.join_file import JoinFile
+
+SCALE, EXEC, FORWARD, JOIN = "scale", "exec", "forward", "join"
+CONTAINERS, ELASTIC, CAPACITY = "containers", "elastic", "capacity"
+COORDINATOR, NODE = "coordinator", "node"  # roles of what prints
+
+Ask = Callable[..., Any]
+"""`ask(call, patience=30.0, **params)`: the coordinator's answer; Unreachable where none can be asked now."""
+
+
+class Inspection(ABC):
+    """One job, as its cluster tells of it at one moment: ended, running, or waiting for something."""
+
+    job_id: str
+    over = False  # how it ended is known
+    begun = False  # its coordinator is not its first one: workers may be at work without it
+    asks = False  # its coordinator may be asked
+    suspended = False  # its platform does not let it run
+
+    @abstractmethod
+    def status(self) -> JobStatus:
+        """All that the cluster itself knows: how the job ended, or why its coordinator cannot be asked."""
+
+    @abstractmethod
+    def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
+        """The coordinator's answer; Unreachable where none can be asked now."""
+
+    def explain(self, status: JobStatus) -> JobStatus:
+        """The status with what only the cluster knows: why nodes are missing, how lost ones ended."""
+        return status
+
+    def wait(self, timeout: float) -> None:
+        """Until the platform has news of the job; without a way to hear of it, all of the time."""
+        time.sleep(timeout)
+
+
+Job_ = TypeVar("Job_", bound=Inspection)
+
+
+class SecretStore(Protocol):
+    """Where a cluster keeps secrets for its jobs."""
+
+    def names(self) -> list[str]:
+        """Of all, in order."""
+
+    def set(self, name: str, value: str) -> None:
+        """Keeps one, or another value of it."""
+
+    def remove(self, name: str) -> None:
+        """Forgets one that is there."""
+
+
+class Backend(ABC, Generic[Job_]):
+    """One cluster of a kind."""
+
+    capabilities: ClassVar[frozenset[str]] = frozenset()
+    name: str
+    home: Path
+    secrets: SecretStore
+
+    # -- submitting ----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def request(self, job: Job, job_id: str, code: Mapping[str, Any] | None) -> JobRecord:
+        """What `create` would make, checked against the cluster's settings (`building.RecordBuilder` does most of it);
+        `code`: that of an earlier record."""
+
+    def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]] | None:
+        """The same as objects that another tool can create; None where only petctl starts jobs."""
+        return None
+
+    @abstractmethod
+    def create(self, record: JobRecord) -> None:
+        """Makes the job; AlreadyExists when its id is taken. Secrets and stores have been checked."""
+
+    @abstractmethod
+    def record(self, job_id: str) -> JobRecord:
+        """What was submitted; NotFound."""
+
+    def keeps_code(self, record: JobRecord) -> bool:
+        """Whether the platform has the archive of the job's code, for `fetch_code`."""
+        return False
+
+    def fetch_code(self, record: JobRecord, target: Path) -> None:
+        """Writes that archive."""
+        raise NotImplementedError
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def list(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        """Every job, the wanted ones with a status or a summary, in as few questions as it takes for any number."""
+
+    @abstractmethod
+    def inspect(self, job_id: str) -> Job_:
+        """How the job stands; NotFound."""
+
+    @abstractmethod
+    def printed(self, job_id: str, role: str) -> Printed:
+        """What the job's coordinator (events, as JSON lines) or its nodes (tagged lines of workers) have printed."""
+
+    def explain_events(self, job_id: str, events: Iterator[dict[str, Any]], follow: bool) -> Iterator[dict[str, Any]]:
+        """The events with what only the cluster knows."""
+        return events
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+
+    def resize(self, job: Job_, wanted: int, ask: Ask) -> str:
+        """Sees to it that there are so many nodes; `ask`: the coordinator, which knows the bounds."""
+        return str(ask("scale", wanted=wanted))
+
+    @abstractmethod
+    def stop(self, job: Job_, outcome: Outcome) -> None:
+        """Ends a job whose coordinator cannot be asked; this is how it has ended."""
+
+    @abstractmethod
+    def delete(self, job: Job_) -> None:
+        """Forgets a job that has ended, with all that was made for it."""
+
+    @abstractmethod
+    def stuck_advice(self, job_id: str) -> str:
+        """What the user can do about a job that was told to end and does not: whole sentences."""
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def nodes(self, job: Job_) -> Mapping[str, Any]:
+        """The nodes that run, by their names; what each is, `dial` and `execute` know."""
+        return {}
+
+    def dial(self, node: Any, port: int) -> socket.socket:
+        """A connection to a port of one of `nodes`, for clusters that can FORWARD."""
+        raise NotImplementedError
+
+    def execute(self, job: Job_, node: Any, argv: Sequence[str]) -> int:
+        """Runs a command where a node's workers run, with this terminal, for clusters that can EXEC."""
+        raise NotImplementedError
+
+    def join_file(self, job: Job_, address: str | None) -> JoinFile:
+        """What another machine needs to take part, for clusters that can JOIN."""
+        raise NotImplementedError
+
+
+def no_such_job(job_id: str, cluster: str) -> NotFound:
+    """What a backend raises for a job that it does not have."""
+    return NotFound(f"there is no job {job_id!r}; `petctl list -c {cluster}` shows the jobs")
+
+
+def summaries(
+    job_ids: Iterable[str], wanted: Callable[[str], bool], status: Callable[[str], JobStatus]
+) -> Iterator[Listed]:
+    """A list of jobs whose statuses cost nothing."""
+    from petctl.clusters.base import Listed
+
+    return (Listed(job_id, status(job_id) if wanted(job_id) else None) for job_id in job_ids)

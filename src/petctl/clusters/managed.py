@@ -1,0 +1,293 @@
+"""`ManagedCluster`: every verb of the Cluster interface, written once over a `Backend`.
+
+A job's truth is what its platform keeps of it, and, while it runs, what its coordinator answers; nothing is kept here
+but the version of the newest answer. Whoever follows a job waits for a cluster that is away (`patience.py`); whoever
+asks once hears of it. News are waited for where they arise, at the coordinator, else at the platform.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from petctl.clusters.backend import COORDINATOR, EXEC, FORWARD, JOIN, NODE, SCALE, Backend, Inspection
+from petctl.clusters.base import Listed, LogFilter, LogLine
+from petctl.clusters.patience import AWAY, Patience
+from petctl.clusters.printed import event_lines, worker_lines
+from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
+from petctl.job.output import Output
+from petctl.job.record import JobRecord
+from petctl.job.status import JobStatus
+from petctl.rendezvous.core.decide import natural
+from petctl.rendezvous.core.messages import CANCELLED, Outcome
+
+if TYPE_CHECKING:
+    from petctl.job.spec import Job
+
+WATCH = 20.0  # seconds that one question may stay open
+LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in its coordinator, or in the platform's news of that
+REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
+
+
+class ManagedCluster:
+    """The jobs of one backend."""
+
+    def __init__(self, backend: Backend[Any]) -> None:
+        self.backend, self.name, self.home = backend, backend.name, backend.home
+        self.capabilities = backend.capabilities
+        self._versions: dict[str, int] = {}  # job -> of the last status that its coordinator told
+
+    # -- submitting ----------------------------------------------------------------------------------------------------
+
+    def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
+        return self.backend.request(job, job_id, code)
+
+    def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]] | None:
+        return self.backend.manifests(job, job_id, with_secrets)
+
+    def submit(self, record: JobRecord) -> None:
+        self._check_secrets(record.secrets.values())
+        check_stores(record, self.home)
+        self.backend.create(record)
+
+    def record(self, job_id: str) -> JobRecord:
+        """With its code, which is brought here where this machine does not have it."""
+        record = self.backend.record(job_id)
+        code = record.code
+        if not code:
+            return record
+        # Never the path that the record names: whoever may edit it could have any file of this machine sent.
+        from petctl.bundle.bundle_cache import Cabinet, is_snapshot_id
+        from petctl.submission.code import bounds_of
+
+        cabinet = Cabinet(self.home / "bundles")
+        if not is_snapshot_id(code.get("id")):
+            raise UsageError(f"the record of {job_id} is damaged: {code.get('id')!r} is not a snapshot id")
+        if self.backend.keeps_code(record) and not cabinet.has(code["id"]):
+            cabinet.take_in(code["id"], partial(self.backend.fetch_code, record), bounds_of(code))
+        return replace(record, code={**code, "archive": str(cabinet.path(code["id"]))})
+
+    def notes(self, job_id: str) -> list[str]:
+        return list(self.backend.record(job_id).notes)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def ids(self) -> list[str]:
+        return [listed.id for listed in self.backend.list(lambda job_id: False)]
+
+    def statuses(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        return self.backend.list(wanted)
+
+    def attend(self, job_id: str) -> float:
+        """Nothing: the platform sees to its jobs."""
+        return math.inf
+
+    def status(self, job_id: str) -> JobStatus:
+        """From the coordinator while it lives, else from what is left of it."""
+        return self._look(job_id)[0]
+
+    def _look(self, job_id: str) -> tuple[JobStatus, Inspection]:
+        found = self.backend.inspect(job_id)
+        if found.over or not found.asks:
+            return self._named(found.status()), found
+        try:
+            answer = found.ask("watch", seen=-1, within=0.0)
+        except Unreachable:
+            return self._named(found.status()), found
+        self._versions[job_id] = int(answer["version"])
+        return self._named(found.explain(not_over(JobStatus.from_dict(answer["status"])))), found
+
+    def _named(self, status: JobStatus) -> JobStatus:
+        return replace(status, cluster=self.name)
+
+    def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
+        deadline, patience = time.monotonic() + timeout, Patience()
+        while True:
+            try:
+                status, found = self._look(job_id)
+                left = deadline - time.monotonic()
+                if status != seen or left <= 0:
+                    return status
+                self._wait_for_news(found, min(left, LOOK_ANYWAY if is_short(status) else WATCH))
+                patience.restored()
+            except PetctlError as failure:
+                if failure.code != AWAY:
+                    raise
+                patience.wait_and_retry(failure, deadline)
+
+    def _wait_for_news(self, found: Inspection, timeout: float) -> None:
+        """Until the coordinator has some, or where it cannot be asked, until the platform does."""
+        if found.asks:
+            with suppress(Unreachable):
+                version = self._versions.get(found.job_id, -1)
+                found.ask("watch", timeout + 10.0, seen=version, within=timeout)
+                return
+        found.wait(min(timeout, LOOK_ANYWAY))
+
+    def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
+        self.backend.inspect(job_id)
+        printed = self.backend.printed(job_id, COORDINATOR)
+        told = printed.follow(partial(self._over, job_id)) if follow else printed.so_far()
+        return self.backend.explain_events(job_id, event_lines(told), follow)
+
+    def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
+        """What nodes have printed for the workers; of a job that has ended, what its store has."""
+        if self._over(job_id) and not follow:
+            record = self.backend.record(job_id)
+            if record.results.logs:
+                from petctl.clusters.archived_logs import stored_lines
+
+                return stored_lines(record, self.home, wanted)
+        printed = self.backend.printed(job_id, NODE)
+        if not follow:
+            return worker_lines(printed.so_far(), wanted)
+        past = printed.so_far(then_follow=True) if wanted.tail is not None else ()
+        coming = printed.follow(partial(self._over, job_id))
+        return chain(worker_lines(past, wanted), worker_lines(coming, wanted._replace(tail=None)))
+
+    def _over(self, job_id: str) -> bool:
+        return bool(self.backend.inspect(job_id).over)
+
+    def outputs(self, job_id: str) -> list[Output]:
+        """In the job's store, or in its directory; without either they go with its nodes."""
+        record = self.backend.record(job_id)
+        if not record.results.outputs and not record.directory:
+            raise UsageError(
+                f"the outputs of {job_id} are only on its nodes, and are deleted with them; --store keeps them"
+            )
+        from petctl.submission.results import outputs_of
+
+        return outputs_of(record)
+
+    # -- changing ------------------------------------------------------------------------------------------------------
+
+    def scale(self, job_id: str, wanted: int) -> str:
+        self._needs(SCALE)
+        found = self.backend.inspect(job_id)
+        if found.over:
+            raise UsageError(f"{job_id} has ended and cannot be scaled")
+        return self.backend.resize(found, wanted, partial(self._ask_soon, found))
+
+    def cancel(self, job_id: str, kill: bool) -> str:
+        """Asks the coordinator; a job that has none now is ended by its platform, for ever."""
+        found = self.backend.inspect(job_id)
+        if found.over:
+            return "has ended already"
+        if found.asks and not found.suspended:  # a suspended one may still answer, and goes before it tells the outcome
+            with suppress(Unreachable):  # it may have just begun, and not listen yet
+                return str(self._ask_soon(found, "cancel", kill=kill))
+        when = "while its coordinator was away" if found.begun or found.asks else "before it started"
+        self.backend.stop(found, Outcome(CANCELLED, 130, f"cancelled by the user {when}"))
+        return f"cancelled {when}"
+
+    def _ask_soon(self, found: Inspection, call: str, **params: Any) -> Any:
+        """The coordinator's answer, also where one is just starting or being replaced."""
+        deadline = time.monotonic() + REPLACED_WITHIN
+        while True:
+            try:
+                return found.ask(call, **params)
+            except Unreachable:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise
+                found.wait(min(left, 1.0))
+            found = self.backend.inspect(found.job_id)
+
+    def unanswered_advice(self, job_id: str) -> str:
+        return f"{self.backend.stuck_advice(job_id)} run petctl rm --force {job_id} again"
+
+    def remove(self, job_id: str) -> None:
+        found = self.backend.inspect(job_id)
+        if not found.over:
+            raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
+        self.backend.delete(found)
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
+        self._needs(EXEC)
+        found = self.backend.inspect(job_id)
+        return self.backend.execute(found, self._node(found, node), argv)
+
+    def forward(
+        self, job_id: str, port: int, local_port: int, node: str | None, tell: Callable[[str], None] | None = None
+    ) -> AbstractContextManager[int]:
+        from petctl.clusters.port_forward import forwarded
+
+        self._needs(FORWARD)
+        there = self._node(self.backend.inspect(job_id), node)
+        return forwarded(lambda: self.backend.dial(there, port), local_port, tell)
+
+    def token(self, job_id: str, path: Path, address: str | None) -> None:
+        from petctl.rendezvous.net.join_file import write_join_file
+
+        found = self.backend.inspect(job_id)
+        self._needs(JOIN)
+        write_join_file(path, self.backend.join_file(found, address))
+
+    def _node(self, found: Inspection, node: str | None) -> Any:
+        """This node, or the first one that runs."""
+        alive = self.backend.nodes(found)
+        name = min(alive, key=natural, default="") if node is None else node
+        if name not in alive:
+            known = ", ".join(sorted(alive, key=natural)) or "none"
+            which = f"no running node {node!r}" if node is not None else "no node that runs"
+            raise NotFound(f"{found.job_id} has {which}; those that run: {known}")
+        return alive[name]
+
+    def _needs(self, capability: str) -> None:
+        if capability not in self.capabilities:
+            raise UsageError(f"{self.name} cannot do this: it has no {capability!r} among its capabilities")
+
+    # -- secrets -------------------------------------------------------------------------------------------------------
+
+    def set_secret(self, name: str, value: str) -> None:
+        self.backend.secrets.set(name, value)
+
+    def list_secrets(self) -> list[str]:
+        return self.backend.secrets.names()
+
+    def remove_secret(self, name: str) -> None:
+        self._check_secrets([name])
+        self.backend.secrets.remove(name)
+
+    def _check_secrets(self, names: Iterable[str]) -> None:
+        wanted = set(names)
+        missing = sorted(wanted - set(self.list_secrets())) if wanted else []
+        if missing:
+            raise NotFound(
+                f"there is no secret {missing[0]!r} in {self.name}; create it with: petctl secret set -c {self.name} "
+                f"{missing[0]}"
+            )
+
+
+def not_over(told: JobStatus) -> JobStatus:
+    """What a coordinator tells before its platform knows that it has ended: until then the job goes on."""
+    return told if told.finished is None else replace(told, finished=None, state="running", exit_code=None, error=None)
+
+
+def is_short(status: JobStatus) -> bool:
+    """Whether nodes are missing from what a coordinator tells."""
+    here = [node for node in status.nodes if node.state != "pending"]
+    return status.finished is None and len(here) < status.size.wanted
+
+
+def check_stores(record: JobRecord, home: Path) -> None:
+    """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
+    if not record.grants:
+        return
+    from petctl.submission import code_store
+    from petctl.submission.folder_mounts import check_folders
+    from petctl.submission.results import check_results
+
+    check_folders(record.folders, home)
+    check_results(record.grants, home)
+    if code_store.GRANT in record.grants:
+        code_store.keep_code(record.code, record.grants, home)

@@ -1,0 +1,90 @@
+"""What the coordinator and the nodes of a job print, and what it means: events, and the workers' lines.
+
+A coordinator prints its events as JSON, one in a line, and last its status; a node prints its workers' lines, tagged
+with rank and round (`petctl.agent.logs.stream`). So any platform that keeps what its processes print has logs.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from petctl.agent.logs.stream import parse_tagged
+from petctl.clusters.base import LogFilter, LogLine
+from petctl.errors import InternalError
+from petctl.job.status import JobStatus
+
+FINAL = "final"  # kind of what a coordinator prints last
+Item = tuple[str, bytes]  # node, line
+
+
+class Printed(ABC):
+    """What the processes of one role have printed, for one reader."""
+
+    @abstractmethod
+    def so_far(self, then_follow: bool = False) -> Iterator[Item]:
+        """Every line that is there, process after process; `then_follow`: `follow` is to go on behind them."""
+
+    @abstractmethod
+    def follow(self, over: Callable[[], bool]) -> Iterator[Item]:
+        """Every further line, as it comes, until the job is over and all is read."""
+
+
+def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:
+    """The workers' lines among what nodes print, as far as they are wanted.
+
+    With `tail` it waits for the end: the last lines of each worker are those of the newest round, unless another one is
+    named.
+    """
+    last: dict[tuple[int, str], deque[LogLine]] = {}
+    newest = 0
+    for node, text in items:
+        chunk = parse_tagged(text)
+        if chunk is None:
+            continue
+        line = LogLine(chunk.name.round, chunk.name.rank, chunk.name.stream, chunk.data, node)
+        if wanted.tail is not None and wanted.round is None and line.round != newest:
+            if line.round < newest:
+                continue
+            newest = line.round
+            last.clear()
+        if any(
+            wish is not None and wish != value
+            for wish, value in ((wanted.rank, line.rank), (wanted.node, node), (wanted.round, line.round))
+        ):
+            continue
+        if wanted.tail is None:
+            yield line
+        else:
+            last.setdefault((line.rank, line.stream), deque(maxlen=wanted.tail)).append(line)
+    for lines in last.values():
+        yield from lines
+
+
+def event_lines(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
+    """The events among what a coordinator prints; its last status is none."""
+    for _, text in items:
+        event = _event(text)
+        if event is not None and event["kind"] != FINAL:
+            yield event
+
+
+def printed_status(lines: Iterable[bytes]) -> JobStatus | None:
+    """The status among the last lines of a coordinator that has ended."""
+    for event in filter(None, map(_event, lines)):
+        if event["kind"] == FINAL and isinstance(event.get("status"), dict):
+            with suppress(InternalError):
+                return JobStatus.from_dict(event["status"])
+    return None
+
+
+def _event(text: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(text)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "kind" in event else None
