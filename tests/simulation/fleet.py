@@ -16,6 +16,7 @@ from petctl.rendezvous.core import events
 from petctl.rendezvous.core import machine as real_machine
 from petctl.rendezvous.core import member as real_member
 from petctl.rendezvous.core import messages as m
+from petctl.rendezvous.core.transitions import DEPOSED, RECOVERING, RUNNING
 from tests.simulation.invariants import Checks, Violation
 from tests.simulation.world import Connection, World
 
@@ -152,10 +153,10 @@ class Coordinator:
                 name = effect.node
                 self.machine.step(events.Expect((name,), self.fleet.replaced.pop(name)), world.now)
                 world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
-        if self.machine.phase == real_machine.RUNNING and before != real_machine.RUNNING:
-            self.fleet.checks.running(self, continued=before == real_machine.RECOVERING)
+        if self.machine.phase == RUNNING and before != RUNNING:
+            self.fleet.checks.running(self, continued=before == RECOVERING)
             self.fleet.backend.remember(self.machine.header())
-        if self.machine.phase == real_machine.DEPOSED:
+        if self.machine.phase == DEPOSED:
             self.crash()
             return
         due = self.machine.deadline()

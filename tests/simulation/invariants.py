@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from petctl.rendezvous.core import machine as real_machine
 from petctl.rendezvous.core import member as real_member
 from petctl.rendezvous.core.events import Event
 from petctl.rendezvous.core.messages import SUCCEEDED, Failure, Outcome, Place
+from petctl.rendezvous.core.transitions import CLOSED, CLOSING, RUNNING
 
 if TYPE_CHECKING:
     from tests.simulation.fleet import Coordinator, Fleet, Node
@@ -220,9 +220,9 @@ class Checks:
         if coordinator is None or not coordinator.alive:
             return
         machine = coordinator.machine
-        if machine.phase in (real_machine.CLOSING, real_machine.CLOSED):
+        if machine.phase in (CLOSING, CLOSED):
             return
-        if machine.phase != real_machine.RUNNING:
+        if machine.phase != RUNNING:
             raise Violation(f"no progress: {machine.sentence}")
         if any(moment > since for moment in fleet.rounds):
             raise Violation("rounds are opened though nothing happens")

@@ -165,7 +165,12 @@ MUTANTS = [
     ),
     Mutant(
         "the recorded end is forgotten",
-        (real_machine, "if outcome is not None:\n            self.phase = CLOSED\n        elif", "if"),
+        (
+            real_machine,
+            "if event.outcome is not None:\n            self.enter(CLOSED)\n            self.outcome = event.outcome\n"
+            "        elif",
+            "if",
+        ),
     ),
     Mutant(
         "a node never says that it is warm",

@@ -16,7 +16,7 @@ from petctl.rendezvous.core import machine as real_machine
 from petctl.rendezvous.core import member as real_member
 from petctl.rendezvous.core import messages as m
 from petctl.rendezvous.core.events import Config, Expect, Roster, Scale
-from petctl.rendezvous.core.machine import GATHERING, RECOVERING, RUNNING
+from petctl.rendezvous.core.transitions import GATHERING, RECOVERING, RUNNING
 from tests.simulation.fleet import Fleet, Node, Options
 from tests.simulation.invariants import Violation
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional
 
 from petctl.job.status import NodeStatus, ProgressStatus, RankProgress
-from petctl.rendezvous.core.machine import GATHERING, RUNNING, Coordinator
+from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.core.transitions import GATHERING, RUNNING
 from petctl.text import counted
 
 

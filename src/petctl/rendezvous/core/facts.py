@@ -34,23 +34,14 @@ from petctl.rendezvous.core.events import (
 from petctl.rendezvous.core.messages import Header, Order, Outcome, Place, Report
 from petctl.rendezvous.core.roll import Node, left_out
 from petctl.rendezvous.core.stall import StepWatch
+from petctl.rendezvous.core.transitions import CLOSED, CLOSING, DEPOSED, RUNNING, Transitions
 from petctl.text import counted
-
-RECOVERING, GATHERING, RUNNING, CLOSING, CLOSED, DEPOSED = (
-    "recovering",
-    "gathering",
-    "running",
-    "closing",
-    "closed",
-    "deposed",
-)
-UNDECIDED = (RECOVERING, GATHERING, RUNNING)  # the others only wait for facts
 
 _NO_NEWS = ("number", "beat", "progress")  # what heartbeats change all the time, and nothing but `steps` depends on
 _news_of = attrgetter(*(field.name for field in dataclasses.fields(Report) if field.name not in _NO_NEWS))
 
 
-class Facts:
+class Facts(Transitions):
     """Everything that one coordinator knows of its job. Public attributes are for reading."""
 
     def __init__(
@@ -59,11 +50,10 @@ class Facts:
         now: float,
         leader: str,
         epoch: int = 1,
-        outcome: Optional[Outcome] = None,
         memory: Optional[Header] = None,
     ) -> None:
+        super().__init__()
         self.config, self.leader, self.epoch = config, leader, epoch
-        self.phase = RECOVERING
         self.round = 0
         self.ran = 0  # the newest round that was committed, by anybody
         self.running: Tuple[int, int] = (0, 0)  # (epoch, round) that the members of `places` run
@@ -85,7 +75,7 @@ class Facts:
         self.gone: Dict[str, str] = {}  # members lost from the running round, and why
         self.held_since: Optional[float] = None  # a failure is known, and may be the consequence of another
         self.reserve = ""  # the node that is asked to reserve the port
-        self.outcome = outcome
+        self.outcome: Optional[Outcome] = None
         self.ending: Optional[Outcome] = None
         self.expected: Set[str] = set()
         self.released: Dict[str, str] = {}  # given up by the cluster: name -> incarnation; empty: the next that joins
@@ -116,8 +106,7 @@ class Facts:
 
     def step(self, event: object, now: float) -> None:
         """Takes in one fact."""
-        news = getattr(self, "_on_" + type(event).__name__.lower())(event, now)
-        self._news = self._news or news is not False
+        self._news = self.apply(event, now) or self._news
 
     def _on_reported(self, event: Reported, now: float) -> bool:
         """Answers whether a decision may depend on it: most heartbeats tell nothing new."""
@@ -207,9 +196,9 @@ class Facts:
             self.ending = event.outcome
 
     def _on_recorded(self, event: Recorded, now: float) -> None:
-        if self.phase == CLOSING:
-            self.phase, self.outcome = CLOSED, event.outcome or self.ending
-            self.seq += 1
+        self.enter(CLOSED)
+        self.outcome = event.outcome or self.ending
+        self.seq += 1
 
     def _on_late(self, event: Late, now: float) -> None:
         beat = heartbeat.interval(self.config.silence, self.wanted)
@@ -247,7 +236,7 @@ class Facts:
                 self._want(header.wanted)
         if foreign and header.epoch >= self.epoch and self.phase != DEPOSED:
             if self.phase != CLOSED:  # the end is on record: whoever tells it is right
-                self.phase = DEPOSED
+                self.enter(DEPOSED)
                 self.sentence = f"a newer coordinator took over with epoch {header.epoch}"
                 self._note("deposed", self.sentence)
             else:
@@ -314,6 +303,16 @@ class Facts:
             for name, (incarnation, place) in (self.places or self.previous).items()
             if name in eligible and eligible[name].incarnation == incarnation
         }
+
+    def _candidates(self) -> Tuple[Dict[str, Report], Set[str]]:
+        """Nodes that may take part in the next round, and those that are only expected to come."""
+        eligible = {name: n.report for name, n in self.nodes.items() if n.eligible}
+        if self.config.eager and self.ran:
+            survivors = self._kept_ranks(eligible)
+            near = {name: report for name, report in eligible.items() if name in survivors or not report.warming}
+            if sum(self._prepared(report) for report in near.values()) >= self.config.min_nodes:
+                return near, set()  # the others cost a cheap round later, which is less than waiting for them now
+        return eligible, self.expected
 
     def _overdue_at(self) -> float:
         """When a round that is prepared stops waiting for expected nodes."""

@@ -7,8 +7,7 @@
 Deciding from facts, not from the order in which they came, is what makes it robust: a repeated, late or lost message
 changes the facts or does not, and the next settle says the same thing again to whoever has not followed yet.
 
-Phases: RECOVERING (a replacement learns which round runs) -> GATHERING (a round is prepared) -> RUNNING -> GATHERING
-... -> CLOSING (the outcome is being recorded) -> CLOSED. DEPOSED: a newer coordinator exists; this one is silent.
+Which event does what in which phase, and where it may lead: the table in `transitions.py`.
 
 What it keeps, whatever happens: a round is committed only when no connected node has workers of an older one; a deposed
 coordinator opens none; after the first worker has ended well nothing planned interrupts the round; what is recorded
@@ -20,21 +19,30 @@ why to wait, in `decide.py`; what a failure costs, in `budget.py`.
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, List, Optional
 
 from petctl.rendezvous.core import messages as m
 from petctl.rendezvous.core.blame import HOLD, OWN, origin, root_cause
 from petctl.rendezvous.core.budget import FALL_WITHIN, FALLS
 from petctl.rendezvous.core.decide import choose, first_choice, natural, places_for, ranks_for, wait_reason
 from petctl.rendezvous.core.events import LEFT, Config, Record, Tell
-from petctl.rendezvous.core.facts import CLOSED, CLOSING, DEPOSED, GATHERING, RECOVERING, RUNNING, UNDECIDED, Facts
+from petctl.rendezvous.core.facts import Facts
 from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Report
 from petctl.rendezvous.core.roll import in_short, last_round, left_out, rows
+from petctl.rendezvous.core.transitions import (
+    CLOSED,
+    CLOSING,
+    DEPOSED,
+    GATHERING,
+    RECOVERING,
+    RUNNING,
+    Begin,
+    Decide,
+    Finish,
+)
 from petctl.text import counted
 
 SETTLES_WITHIN = 10.0  # seconds; where no steps are reported, a round that lasts longer has made some
-
-__all__ = ["CLOSED", "CLOSING", "DEPOSED", "GATHERING", "RECOVERING", "RUNNING", "Coordinator"]
 
 
 class Coordinator(Facts):
@@ -55,13 +63,19 @@ class Coordinator(Facts):
         outcome: Optional[Outcome] = None,
         memory: Optional[Header] = None,
     ) -> None:
-        super().__init__(config, now, leader, epoch, outcome, memory)
+        super().__init__(config, now, leader, epoch, memory)
         self._look_at: Optional[float] = None  # when a decision may be due though nothing has happened
         self._said = -1  # seq of what all nodes were told last
-        if outcome is not None:
-            self.phase = CLOSED
-        elif fresh:
+        self.apply(Begin(fresh, outcome), now)
+
+    def _on_begin(self, event: Begin, now: float) -> None:
+        if event.outcome is not None:
+            self.enter(CLOSED)
+            self.outcome = event.outcome
+        elif event.fresh:
             self._open("the job starts", False, now)
+        else:
+            self.enter(RECOVERING)
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -85,14 +99,15 @@ class Coordinator(Facts):
     def _decide(self, now: float) -> None:
         """Goes from phase to phase until nothing more follows from the facts."""
         before = ""
-        while self.phase in UNDECIDED and self.phase != before:  # a decision may make the next one due
+        while self.phase != before:  # a decision may make the next one due
             before = self.phase
-            if self.ending is not None:
-                self._end(self.ending)
-            else:
-                getattr(self, "_settle_" + self.phase)(now)
+            self.apply(Decide() if self.ending is None else Finish(), now)
 
-    def _settle_recovering(self, now: float) -> None:
+    def _on_finish(self, event: Finish, now: float) -> None:
+        if self.ending is not None:
+            self._end(self.ending)
+
+    def _decide_recovering(self, event: Decide, now: float) -> None:
         top, members = last_round(self.nodes)
         over = now >= self.recover_until or (self.roster is not None and self.roster <= set(self.nodes))
         if top is None:
@@ -105,7 +120,8 @@ class Coordinator(Facts):
         if len(members) == size and not broken:
             self.round, self.running, self.committed = top[1], top, True
             self.places = {name: (self.nodes[name].report.incarnation, place) for name, place in members.items()}
-            self.phase, self.began = RUNNING, now
+            self.enter(RUNNING)
+            self.began = now
             self.steps.begin()
             self.sentence = self._running_sentence()
             self.seq += 1
@@ -116,7 +132,7 @@ class Coordinator(Facts):
         else:
             self.sentence = f"recovering: {len(members)} of {size} members of round {top[1]} have reported"
 
-    def _settle_gathering(self, now: float) -> None:
+    def _decide_gathering(self, event: Decide, now: float) -> None:
         if self.foreign_round >= self.round:
             self._open("a node knows a newer round", False, now)
         config = self.config
@@ -168,17 +184,7 @@ class Coordinator(Facts):
         self._end(Outcome(m.ENDED_FAILED, 124, "; ".join(filter(None, words))))
         return True
 
-    def _candidates(self) -> Tuple[Dict[str, Report], Set[str]]:
-        """Nodes that may take part in the next round, and those that are only expected to come."""
-        eligible = {name: n.report for name, n in self.nodes.items() if n.eligible}
-        if self.config.eager and self.ran:
-            survivors = self._kept_ranks(eligible)
-            near = {name: report for name, report in eligible.items() if name in survivors or not report.warming}
-            if sum(self._prepared(report) for report in near.values()) >= self.config.min_nodes:
-                return near, set()  # the others cost a cheap round later, which is less than waiting for them now
-        return eligible, self.expected
-
-    def _settle_running(self, now: float) -> None:
+    def _decide_running(self, event: Decide, now: float) -> None:
         for node in self.nodes.values():
             self._note_ends(node.report)
         if len(self.done | self.serving) == len(self.places):
@@ -319,7 +325,8 @@ class Coordinator(Facts):
     def _open(self, reason: str, planned: bool, now: float) -> None:
         self.previous = self.places or self.previous
         self.round = max([self.round, self.foreign_round, *(n.report.round for n in self.nodes.values())]) + 1
-        self.phase, self.reason, self.planned = GATHERING, reason, planned
+        self.enter(GATHERING)
+        self.reason, self.planned = reason, planned
         self.places, self.done, self.serving, self.gone = {}, set(), set(), {}
         self.budget.clear_failure()
         self.reserve, self.held_since = "", None
@@ -330,7 +337,8 @@ class Coordinator(Facts):
     def _commit(self, members: Dict[str, Report], port: int, now: float) -> None:
         places = places_for(list(members.values()), port, self.config.offers, self.config.tasks)
         self.places = {name: (members[name].incarnation, places[name]) for name in members}
-        self.phase, self.asked, self.committed, self.began = RUNNING, False, True, now
+        self.enter(RUNNING)
+        self.asked, self.committed, self.began = False, True, now
         self.ran, self.running = self.round, (self.epoch, self.round)
         self.steps.begin()
         for node in self.nodes.values():
@@ -349,7 +357,8 @@ class Coordinator(Facts):
         )
 
     def _end(self, outcome: Outcome) -> None:
-        self.ending, self.phase, self.sentence = outcome, CLOSING, outcome.sentence
+        self.enter(CLOSING)
+        self.ending, self.sentence = outcome, outcome.sentence
         self.seq += 1
         self._note("closing", f"{outcome.state}: {outcome.sentence}", outcome=m.encode(outcome))
         self._effects.append(Record(outcome))
