@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypeVar
 
 import click
 
-from petctl.cli.option_order import hint_at_options_behind
+from petctl.cli.option_order import hint_at_options_behind, options_first, takes_value
 from petctl.cli.options import output_option
 from petctl.errors import UsageError
 
@@ -36,72 +36,116 @@ _PLAIN_FIELDS = (
     *("processes", "mpi_options", "store"),
 )
 
-_OPTIONS: list[Callable[[Any], Any]] = [
-    click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED),
-    click.option("-n", "--nodes", metavar="N", help="Nodes: 3, 1:3 (min:max) or 1:2:3 (min:initial:max)."),
-    click.option("--procs", metavar="N", help="Workers per node: a number, cpu, gpu or auto."),
-    click.option("-c", "--cluster", metavar="NAME", help="Cluster to run on; this machine is called local."),
-    click.option("--name", metavar="NAME", help="Name of the job; its id starts with it."),
-    click.option("-m", "--module", is_flag=True, help="COMMAND is a Python module, as in python -m."),
-    click.option("--shell", metavar="LINE", help="Run this shell command instead of COMMAND."),
-    click.option("-e", "--env", metavar="NAME[=VALUE]", multiple=True, help="Set NAME; without VALUE: as it is here."),
-    click.option("--secret", metavar="NAME=SECRET", multiple=True, help="Set NAME from a stored secret."),
-    click.option("--set", "sets", metavar="NAME=VALUE", multiple=True, help="Fill ${NAME} in the job file."),
-    click.option("--prepare", metavar="LINE", help="Run this once per node before its first workers."),
-    click.option("--restarts", metavar="N", type=int, help="Restart after at most N worker failures."),
-    click.option("--retry-on", metavar="WORDS", multiple=True, help="Restart only after these: 3,128-255,network."),
-    click.option("--grace", metavar="TIME", help="Time from SIGTERM to SIGKILL: 30s, 2m."),
-    click.option("--max-time", metavar="TIME", help="End the job after: 90m, 12h. Exit code 124."),
-    click.option("--stall-after", metavar="TIME", help="Restart if reported steps stop for: 5m; 0: never."),
-    click.option("--priority", metavar="N", type=int, help="Higher priority starts first."),
-    click.option("--label", "labels", metavar="NAME=VALUE", multiple=True, help="Label for your own use."),
-    click.option("--experiment", metavar="NAME", help="Experiment of the job."),
-    click.option("--workspace", metavar="NAME", help="Workspace of the job."),
-    click.option("--python", metavar="PATH", help="Python interpreter for scripts and modules."),
-    click.option("--preload", metavar="MODULE", multiple=True, help="Import it before workers start."),
-    click.option("--no-warm", is_flag=True, help="Start every worker as a new process."),
-    click.option("--launcher", metavar="KIND", help="Launcher: elastic, torchrun, mpi or plain."),
-    click.option("--processes", metavar="N", type=int, help="With mpi: processes over all nodes, instead of --procs."),
-    click.option("--mpi-options", metavar="TEXT", help="With mpi: more options for mpirun, quoted as for a shell."),
-    click.option(
-        "--role", "roles", metavar="NAME=COUNT[:ARGS]", multiple=True, help="Tasks of a role: ps=1, worker=4."
-    ),
-    click.option("--gpus", metavar="N", type=int, help="Nominal GPUs per node."),
-    click.option("--store", metavar="LOCATION", help="Upload outputs and logs to: s3://, az://, a path; none."),
-    click.option(
-        "--out", "outs", metavar="ID[=LOCATION]", multiple=True, help="Declare an output, $PETCTL_OUTPUT_<ID>."
-    ),
-    click.option("--listen", metavar="HOST", help="Listen on HOST, so that other machines can join."),
-    click.option("--cwd", metavar="DIR", help="Working directory; with --code, inside the snapshot."),
-    click.option("--code", metavar="WHERE", help="Run from a snapshot of: a directory, file, archive, git+URL@REF."),
-    click.option("--no-upload", is_flag=True, help="Run in place, without a snapshot of the code."),
-    click.option("--image", metavar="IMAGE", help="Run in containers of IMAGE (podman, docker, pods); Python 3.9."),
-    click.option("--no-container", is_flag=True, help="Run without a container, even if the job file has an image."),
-    click.option("--cpu", metavar="N", help="CPUs to request per node, on Kubernetes: 4, 500m."),
-    click.option("--memory", metavar="SIZE", help="Memory per node, on Kubernetes: 16GiB; also its limit."),
-    click.option("--shm-size", metavar="SIZE", help="Shared memory (/dev/shm) per node, on Kubernetes: 8GiB."),
-    click.option(
-        "--volume", "volumes", metavar="CLAIM:/PATH[:ro]", multiple=True, help="Mount a volume claim, on Kubernetes."
-    ),
-    click.option("--requirements", metavar="FILE", help="Install this requirements file once per machine."),
-    click.option(
-        "--folder", "folders", metavar="NAME[=LOCATION[,MODE]]", multiple=True, help="Use only these mapped folders."
-    ),
-    click.option("--no-folders", is_flag=True, help="Use no mapped folders."),
-    click.option(
-        "--allow-secret", "allow_secrets", metavar="FILES", multiple=True, help="Allow files that look like secrets."
-    ),
-    click.option("-q", "--quiet", is_flag=True, help="Only print errors."),
-]
+_COMMON = "Common"
+_GROUPS = {  # names, value ("" of a flag), default, help
+    _COMMON: [
+        ("-m --module", "", "no", "COMMAND is a Python module, as in python -m."),
+        ("--shell", "LINE", "COMMAND", "Run this shell command instead of COMMAND."),
+        ("-e --env", "NAME[=VALUE]", "none", "Set NAME; without VALUE: as it is here."),
+        ("--secret", "NAME=SECRET", "none", "Set NAME from a stored secret."),
+        ("--set sets", "NAME=VALUE", "none", "Fill ${NAME} in the job file."),
+        ("--name", "NAME", "after COMMAND", "Name of the job; its id starts with it."),
+        ("--launcher", "KIND", "elastic", "Launcher: elastic, torchrun, mpi or plain."),
+        ("--role roles", "NAME=COUNT[:ARGS]", "none", "Tasks of a role: ps=1, worker=4."),
+        ("--mpi-options", "TEXT", "none", "With mpi: more options for mpirun, quoted as for a shell."),
+        ("--label labels", "NAME=VALUE", "none", "Label for your own use."),
+        ("--experiment", "NAME", "none", "Experiment of the job."),
+        ("--workspace", "NAME", "none", "Workspace of the job."),
+        ("-q --quiet", "", "no", "Only print errors."),
+    ],
+    "Size": [
+        ("-n --nodes", "N", "1", "Nodes: 3, 1:3 (min:max) or 1:2:3 (min:initial:max)."),
+        ("--procs", "N", "1", "Workers per node: a number, cpu, gpu or auto."),
+        ("--processes", "N", "--procs on each node", "With mpi: processes over all nodes, instead of --procs."),
+        ("--gpus", "N", "0", "Nominal GPUs per node."),
+        ("--cpu", "N", "the cluster's", "CPUs to request per node, on Kubernetes: 4, 500m."),
+        ("--memory", "SIZE", "the cluster's", "Memory per node, on Kubernetes: 16GiB; also its limit."),
+        ("--shm-size", "SIZE", "the cluster's", "Shared memory (/dev/shm) per node, on Kubernetes: 8GiB."),
+    ],
+    "Code and results": [
+        ("--cwd", "DIR", "this directory", "Working directory; with --code, inside the snapshot."),
+        ("--code", "WHERE", "your project", "Run from a snapshot of: a directory, file, archive, git+URL@REF."),
+        ("--no-upload", "", "no", "Run in place, without a snapshot of the code."),
+        ("--allow-secret allow_secrets", "FILES", "none", "Allow files that look like secrets."),
+        ("--requirements", "FILE", "none", "Install this requirements file once per machine."),
+        ("--prepare", "LINE", "none", "Run this once per node before its first workers."),
+        ("--python", "PATH", "the one in use here, python3 elsewhere", "Python interpreter for scripts and modules."),
+        ("--preload", "MODULE", "what earlier runs imported", "Import it before workers start."),
+        ("--no-warm", "", "no", "Start every worker as a new process."),
+        ("--folder folders", "NAME[=LOCATION[,MODE]]", "all", "Use only these mapped folders."),
+        ("--no-folders", "", "no", "Use no mapped folders."),
+        ("--store", "LOCATION", "as configured", "Upload outputs and logs to: s3://, az://, a path; none."),
+        ("--out outs", "ID[=LOCATION]", "none", "Declare an output, $PETCTL_OUTPUT_<ID>."),
+    ],
+    "Failures": [
+        ("--restarts", "N", "3", "Restart after at most N worker failures."),
+        ("--retry-on", "WORDS", "every failure", "Restart only after these: 3,128-255,network."),
+        ("--grace", "TIME", "30s", "Time from SIGTERM to SIGKILL: 30s, 2m."),
+        ("--max-time", "TIME", "no limit", "End the job after: 90m, 12h. Exit code 124."),
+        ("--stall-after", "TIME", "1m", "Restart if reported steps stop for: 5m; 0: never."),
+    ],
+    "Cluster": [
+        ("-c --cluster", "NAME", "local", "Cluster to run on; this machine is called local."),
+        ("--image", "IMAGE", "none", "Run in containers of IMAGE (podman, docker, pods); Python 3.9."),
+        ("--no-container", "", "no", "Run without a container, even if the job file has an image."),
+        ("--volume volumes", "CLAIM:/PATH[:ro]", "none", "Mount a volume claim, on Kubernetes."),
+        ("--priority", "N", "0", "Higher priority starts first."),
+        ("--listen", "HOST", "127.0.0.1", "Listen on HOST, so that other machines can join."),
+    ],
+}
+_NUMBERS = ("--processes", "--gpus", "--restarts", "--priority")
+_REPEATED = (
+    *("-e --env", "--secret", "--set sets", "--role roles", "--label labels", "--allow-secret allow_secrets"),
+    *("--preload", "--folder folders", "--out outs", "--retry-on", "--volume volumes"),
+)
+
+
+class JobOption(click.Option):
+    """An option of a job. The job file may say another default, so click is told of none."""
+
+    def __init__(self, param_decls: Sequence[str], group: str, usual: str, **more: Any) -> None:
+        super().__init__(param_decls, **more)
+        self.group, self.usual = group, usual
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return record and (record[0], f"{record[1]}  [default: {self.usual}]")
+
+
+class JobCommand(click.Command):
+    """A verb whose words are a job's: `run`, `submit`, `render` and sweeps."""
+
+    own_group = _COMMON  # of the options that are not a job's
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, options_first(list(args), takes_value(self, ctx)))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (self.own_group, *_GROUPS)}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record:
+                groups[option.group if isinstance(option, JobOption) else self.own_group].append(record)
+        for group, records in groups.items():
+            with formatter.section(group):
+                formatter.write_dl(records)
 
 
 def job_options(*outputs: str) -> Callable[[Decorated], Decorated]:
     """Adds all options that describe a job, and -o."""
 
     def decorate(function: Decorated) -> Decorated:
-        for option in reversed([*_OPTIONS, output_option(*outputs)]):
-            function = option(function)
-        return function
+        function = output_option(*outputs)(function)
+        for group, options in reversed(_GROUPS.items()):
+            for names, value, usual, text in reversed(options):
+                kind: dict[str, Any] = (
+                    {"metavar": value, "multiple": names in _REPEATED} if value else {"is_flag": True}
+                )
+                if names in _NUMBERS:
+                    kind["type"] = int
+                option = click.option(*names.split(), cls=JobOption, group=group, usual=usual, help=text, **kind)
+                function = option(function)
+        return click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)(function)
 
     return decorate
 

@@ -16,19 +16,12 @@ import click
 _JOB_FILES = (".yaml", ".yml", ".json")
 
 
-class JobCommand(click.Command):
-    """A verb whose words are a job's: `run`, `submit`, `render` and sweeps."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, _options_first(list(args), _takes_value(self, ctx)))
-
-
 def hint_at_options_behind(words: Sequence[str]) -> None:
     """Tells about petctl's options among a script's own words, where the script does not seem to know them."""
     context = click.get_current_context(silent=True)
     if context is None or len(words) < 2 or words[1] == "--":  # which says that what follows is the script's
         return
-    script, known = words[0], _takes_value(context.command, context)
+    script, known = words[0], takes_value(context.command, context)
     own = dict.fromkeys(word.partition("=")[0] for word in words[1:] if word.startswith("-"))
     for name in own:
         if name in known and not _knows(Path(script), name):
@@ -37,13 +30,14 @@ def hint_at_options_behind(words: Sequence[str]) -> None:
             click.echo(f"petctl: {told} {script}", err=True)
 
 
-def _takes_value(command: click.Command, ctx: click.Context) -> dict[str, bool]:
+def takes_value(command: click.Command, ctx: click.Context) -> dict[str, bool]:
     """Every option of a verb, and whether a value follows it."""
     options = [option for option in command.get_params(ctx) if isinstance(option, click.Option)]
     return {name: not option.is_flag for option in options for name in (*option.opts, *option.secondary_opts)}
 
 
-def _options_first(args: list[str], known: Mapping[str, bool]) -> list[str]:
+def options_first(args: list[str], known: Mapping[str, bool]) -> list[str]:
+    """The words with petctl's options behind a job file moved before it."""
     place = _end_of_options(args, 0, known)
     if place == len(args) or args[place].startswith("-") or {"-m", "--module"} & set(args[:place]):
         return args

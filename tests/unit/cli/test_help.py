@@ -12,8 +12,11 @@ import click
 import pytest
 
 from petctl.cli.group import petctl
+from petctl.cli.job_options import JobOption
 from petctl.cli.main import main
 from petctl.cli.verbs import VERBS, overview
+from petctl.job.file.read import job_from_dict
+from petctl.job.spec import Job
 
 HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}  # a command keeps those of the first context it sees
 DOCUMENTATION = Path(__file__).parents[3] / "docs" / "cli.md"
@@ -124,3 +127,29 @@ def test_help_of_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["help", "rnu"])
     assert ended.value.code == 2 and "Did you mean run?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["run", "submit", "render", "sweep run"])
+def test_options_of_a_job_are_in_groups_each_with_its_default(name: str) -> None:
+    with click.Context(COMMANDS[name], info_name=name, terminal_width=400, max_content_width=400, **HELP) as ctx:
+        told = COMMANDS[name].get_help(ctx)
+    places = [told.index(f"\n{group}:\n") for group in ("Common", "Size", "Code and results", "Failures", "Cluster")]
+    assert places == sorted(places)
+    assert "\nOptions:" not in told
+    with click.Context(COMMANDS["run"], info_name="run") as ctx:
+        records = [option.get_help_record(ctx) for option in COMMANDS["run"].params if isinstance(option, click.Option)]
+    assert [record for record in records if record is None or "[default: " not in record[1]] == []
+
+
+@pytest.mark.parametrize(
+    "option", [one for one in COMMANDS["run"].params if isinstance(one, JobOption)], ids=lambda one: one.name
+)
+def test_the_default_that_help_shows_is_that_of_a_job(option: JobOption) -> None:
+    field = {"cluster": ""}.get(option.name or "", option.name or "")
+    value = getattr(Job(script="a"), field, None)
+    if option.usual in ("no", "none"):
+        assert not value
+    elif option.usual[0].isdigit() or field == "launcher":
+        assert getattr(job_from_dict({"script": "a", field: option.usual}), field) == value
+    else:
+        assert value in (None, "", 0, [], "all")

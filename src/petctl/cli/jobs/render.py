@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from petctl.cli.job_options import CONTEXT, build_job, job_options
-from petctl.cli.option_order import JobCommand
+from petctl.cli.job_options import CONTEXT, JobCommand, build_job, job_options
 from petctl.cli.options import examples
 
 

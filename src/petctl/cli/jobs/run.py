@@ -7,8 +7,7 @@ from typing import Any
 
 import click
 
-from petctl.cli.job_options import CONTEXT, job_options, prepare_job
-from petctl.cli.option_order import JobCommand
+from petctl.cli.job_options import CONTEXT, JobCommand, job_options, prepare_job
 from petctl.cli.options import examples, print_json
 
 
@@ -26,7 +25,7 @@ from petctl.cli.options import examples, print_json
     ),
 )
 @job_options()
-@click.option("-d", "--detach", is_flag=True, help="Print the job's id and return at once.")
+@click.option("-d", "--detach", is_flag=True, help="Print the job's id and return at once.  [default: no]")
 def command(detach: bool, **options: Any) -> int:
     """Start a job, follow it to its end, exit with its exit code.
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.job_file import kept_secrets
-from petctl.cli.job_options import CONTEXT, job_options, prepare_job
-from petctl.cli.option_order import JobCommand
+from petctl.cli.job_options import CONTEXT, JobCommand, job_options, prepare_job
 from petctl.cli.options import examples, print_json
 
 if TYPE_CHECKING:

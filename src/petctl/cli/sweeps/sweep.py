@@ -10,8 +10,7 @@ from typing import Any
 
 import click
 
-from petctl.cli.job_options import CONTEXT, job_options
-from petctl.cli.option_order import JobCommand
+from petctl.cli.job_options import CONTEXT, JobCommand, job_options
 from petctl.cli.options import Verbs, examples, print_json
 from petctl.cli.sweeps.points import jobs_of, points_of, takes_names
 from petctl.cli.sweeps.verbs import VERBS
@@ -46,7 +45,11 @@ def command() -> None:
     """
 
 
-@command.command("run", cls=JobCommand, context_settings=CONTEXT, epilog=examples(*RUN_EXAMPLES))
+class _SweepCommand(JobCommand):
+    own_group = "Sweep"
+
+
+@command.command("run", cls=_SweepCommand, context_settings=CONTEXT, epilog=examples(*RUN_EXAMPLES))
 @click.option(
     "-p", "--param", "parameters", metavar="NAME=VALUES", multiple=True, help="Parameter and its values; see above."
 )
