@@ -18,7 +18,7 @@ from petctl.files import replacing
 
 FRONT_ENDS = {
     "act": {"act": "petctl.compat.act.cli", "a": "petctl.compat.act.cli.a"},
-    "az": {"az": "petctl.compat.batchai.cli.az.az"},
+    "az": {"az": "petctl.compat.batchai.cli.az"},
     "batchai": {"batchai": "petctl.compat.batchai.cli.batchai"},
 }
 PROGRAMS = {name: module for programs in FRONT_ENDS.values() for name, module in programs.items()}

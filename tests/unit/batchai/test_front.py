@@ -331,7 +331,7 @@ def test_others_who_delete_meanwhile_are_in_nobodys_way(batchai: FrontEnd, monke
 
 def test_a_deletion_that_nobody_waits_for_is_the_same_one(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
-    monkeypatch.setattr("petctl.compat.batchai.cli.crud.background", started.append)
+    monkeypatch.setattr("petctl.compat.batchai.cli.resources.background", started.append)
     batchai("group create -n g")
     batchai("workspace create -g g -n w")
     batchai(f"experiment create {LAB} -n -e")

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.compat.batchai.cli import options
-from petctl.compat.batchai.cli.base_command import NOTHING, Exit, IdleOption, confirm, detail, group, leaf, say
-from petctl.compat.batchai.cli.crud import Resource, add_usual_verbs
+from petctl.compat.batchai.cli.base_command import NOTHING, Exit, IdleOption, confirm, detail, leaf, say
 from petctl.compat.batchai.cli.job_files import add_job_files
 from petctl.compat.batchai.cli.nodes import add_job_nodes
+from petctl.compat.batchai.cli.printing import columns
+from petctl.compat.batchai.cli.resources import Resource, verbs_of
+from petctl.compat.batchai.service import report
+from petctl.compat.batchai.service.names import Address
+from petctl.compat.batchai.service.resource_store import Tree
+from petctl.compat.batchai.service.resources import trail_of
 
 if TYPE_CHECKING:
     from petctl.compat.batchai.jobfile import Reading
-    from petctl.compat.batchai.service.names import Address
     from petctl.job.spec import Job
-
-NAME = ("-n", "--name")
-job = group("job", "Jobs: from a job file, in an experiment, on a cluster.")
-add_job_files(job)
-add_job_nodes(job)
 
 cluster_option = click.option(
     "-c",
@@ -35,19 +34,37 @@ start_options = options.together(
 )
 
 
-def _row(found: Any) -> dict[str, Any]:
-    place = found["cluster"]["id"].split("/")
-    named = len(place) > 8
-    return {
-        "Name": found["name"],
-        "Cluster": place[-1],
-        "Cluster RG": found["cluster"]["resourceGroup"],
-        "Cluster Workspace": place[8] if named else None,
-        "Tool": found["toolType"],
-        "Nodes": found["nodeCount"],
-        "State": found["executionState"],
-        "Exit code": found["executionInfo"]["exitCode"],
-    }
+def _shown(address: Address) -> object:
+    from petctl.compat.batchai.service.job_state import look
+
+    record, seen = look(options.home(), address)
+    return report.job(address, record, record["properties"], seen)
+
+
+JOB = Resource(
+    "jobs",
+    "Jobs: from a job file, in an experiment, on a cluster.",
+    ("-n", "--name"),
+    columns(
+        {
+            "Name": "name",
+            "Cluster": "cluster.id/-1",
+            "Cluster RG": "cluster.resourceGroup",
+            "Cluster Workspace": "cluster.id/8",
+            "Tool": "toolType",
+            "Nodes": "nodeCount",
+            "State": "executionState",
+            "Exit code": "executionInfo.exitCode",
+        }
+    ),
+    _shown,
+    "-n mnist",
+    told=": what its file said, and how it stands",
+    along=", which is ended first; what it wrote to its mounts stays",
+)
+job = verbs_of(JOB)
+add_job_files(job)
+add_job_nodes(job)
 
 
 @leaf(
@@ -56,9 +73,9 @@ def _row(found: Any) -> dict[str, Any]:
     "batchai job create -n mnist -c nc6 -g recipes -w lab -e chainer -f job.json --storage-account-name mystorage",
     "batchai job create -n mnist -f job.json                    everything that is not named: default, and made",
     "batchai job create -n mnist -f job.json --dry-run",
-    row=_row,
+    row=JOB.row,
 )
-@options.addressed("jobs", *NAME, given=True)
+@options.addressed("jobs", *JOB.flags, given=True)
 @cluster_option
 @click.option("-f", "--config-file", required=True, metavar="FILE", help="The job file.")
 @options.storage_options
@@ -108,9 +125,9 @@ def create(
     "resubmit",
     "batchai job resubmit -n mnist                             as mnist-2",
     "batchai job resubmit -n mnist --new-name again -c k8s",
-    row=_row,
+    row=JOB.row,
 )
-@options.addressed("jobs", *NAME)
+@options.addressed("jobs", *JOB.flags)
 @click.option("--new-name", metavar="NAME", help="Name of the new job; default: the old one with a number.")
 @cluster_option
 @start_options
@@ -120,8 +137,6 @@ def resubmit(address: Address, new_name: str | None, cluster: str | None, no_con
 
     from petctl.compat.batchai.service.clusters import find_target
     from petctl.compat.batchai.service.jobs import again
-    from petctl.compat.batchai.service.resource_store import Tree
-    from petctl.compat.batchai.service.resources import trail_of
 
     tree = Tree(options.home())
     record = tree.read(trail_of("jobs", address))
@@ -135,7 +150,7 @@ def resubmit(address: Address, new_name: str | None, cluster: str | None, no_con
 
 
 @leaf(job, "wait", "batchai job wait -n mnist")
-@options.addressed("jobs", *NAME)
+@options.addressed("jobs", *JOB.flags)
 @click.option(
     "--interval", cls=IdleOption, type=float, metavar="SECONDS", help="Accepted; a change is told when it happens."
 )
@@ -151,7 +166,7 @@ def wait(address: Address, interval: float | None) -> object:
 
 
 @leaf(job, "terminate", "batchai job terminate -n mnist -y")
-@options.addressed("jobs", *NAME, ids=True)
+@options.addressed("jobs", *JOB.flags, ids=True)
 @options.yes_option
 @options.no_wait_option
 def terminate(address: Address, yes: bool, no_wait: bool) -> object:
@@ -191,27 +206,3 @@ def _without_engine(job: Job, cluster: str) -> Job:
         f"this machine"
     )
     return replace(job, image="", image_credentials="")
-
-
-def _shown(address: Address) -> object:
-    from petctl.compat.batchai.service import report
-    from petctl.compat.batchai.service.job_state import look
-
-    record, seen = look(options.home(), address)
-    return report.job(address, record, record["properties"], seen)
-
-
-add_usual_verbs(
-    job,
-    Resource(
-        "jobs",
-        "job",
-        NAME,
-        _row,
-        _shown,
-        place="",
-        name="mnist",
-        told=": what its file said, and how it stands",
-        along=", which is ended first; what it wrote to its mounts stays",
-    ),
-)

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from petctl.compat.batchai.cli import options
 from petctl.compat.batchai.cli.base_command import NOTHING, detail, group, leaf, say, say_idle, was_given
+from petctl.compat.batchai.cli.resources import FILE_ROW
 
 if TYPE_CHECKING:
     from petctl.compat.batchai.service.names import Address
@@ -31,23 +32,13 @@ directory_option = click.option(
 )
 
 
-def file_row(found: Any) -> dict[str, Any]:
-    """A file's line in a table; links are too long for one."""
-    return {
-        "Name": found["name"],
-        "Type": found["fileType"],
-        "Size": found["contentLength"],
-        "Modified": found["lastModified"],
-    }
-
-
 def add_job_files(job: click.Group) -> None:
     """`job file list` and `job file stream`."""
     files = group("file", "Files of a job.", job)
 
     lines = ("batchai job file list -j mnist", "batchai job file list -j mnist -d MODEL -o table")
 
-    @leaf(files, "list", *lines, row=file_row)
+    @leaf(files, "list", *lines, row=FILE_ROW)
     @options.addressed("jobs", "-j", "--job")
     @directory_option
     @options.path_option

@@ -11,6 +11,7 @@ import click
 
 from petctl.compat.batchai.cli import options
 from petctl.compat.batchai.cli.base_command import Exit, IdleOption, group, leaf, say
+from petctl.compat.batchai.cli.printing import columns
 from petctl.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -29,23 +30,23 @@ exec_options = options.together(
 )
 
 
-def _row(found: Any) -> dict[str, Any]:
-    own = found["petctl"]
-    return {
-        "ID": found["nodeId"],
-        "IP": found["ipAddress"],
-        "SSH Port": found["port"],
-        "State": own["state"],
-        "Job": own.get("job"),
-        "Reason": own["reason"],
+_ROW = columns(
+    {
+        "ID": "nodeId",
+        "IP": "ipAddress",
+        "SSH Port": "port",
+        "State": "petctl.state",
+        "Job": "petctl.job",
+        "Reason": "petctl.reason",
     }
+)
 
 
 def add_cluster_nodes(cluster: click.Group) -> None:
     """`cluster node list` and `cluster node exec`."""
     node = group("node", "Nodes of a cluster.", cluster)
 
-    @leaf(node, "list", "batchai cluster node list -c nc6 -g recipes -w lab -o table", row=_row)
+    @leaf(node, "list", "batchai cluster node list -c nc6 -g recipes -w lab -o table", row=_ROW)
     @options.addressed("clusters", "-c", "--cluster")
     def list_(address: Address) -> object:
         """List the nodes with their states; there is no ssh, so no port."""
@@ -88,7 +89,7 @@ def add_job_nodes(job: click.Group) -> None:
     """`job node list` and `job node exec`."""
     node = group("node", "Nodes of a job.", job)
 
-    @leaf(node, "list", "batchai job node list -j mnist -o table", row=_row)
+    @leaf(node, "list", "batchai job node list -j mnist -o table", row=_ROW)
     @options.addressed("jobs", "-j", "--job")
     def list_(address: Address) -> object:
         """List the nodes that the job has now."""

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.compat.batchai.cli.base_command import NOTHING, Function, IdleOption
+from petctl.compat.batchai.service.names import DEFAULT, KINDS, Address, parse_id
+from petctl.compat.batchai.service.resource_store import Trail, Tree
+from petctl.compat.batchai.service.resources import trail_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.shell_completion import CompletionItem
 
-    from petctl.compat.batchai.service.names import Address
-    from petctl.compat.batchai.service.resource_store import Trail
 
 Decorator = Callable[[Function], Function]
 
@@ -39,15 +40,10 @@ def complete(kind: str) -> Callable[[click.Context, click.Parameter, str], list[
         from click.shell_completion import CompletionItem
 
         try:
-            from petctl.compat.batchai.service.names import DEFAULT, Address
-            from petctl.compat.batchai.service.resource_store import Tree
-            from petctl.compat.batchai.service.resources import trail_of
-
             group, workspace, experiment = (
                 ctx.params.get(name) or DEFAULT for name in ("group", "workspace", "experiment")
             )
-            outer = {"groups": 0, "storage": 0, "workspaces": 1, "jobs": 3}.get(kind, 2)
-            trail = trail_of("jobs", Address(group, workspace, experiment, "-"))[:outer]
+            trail = trail_of("jobs", Address(group, workspace, experiment, "-"))[: len(KINDS[kind].path)]
             found = Tree(home()).names(trail, kind)
         except Exception:
             return []
@@ -72,6 +68,7 @@ def _outer(flag: str, word: str, name: str) -> Decorator:
 group_option = _outer("-g", "resource-group", "group")
 workspace_option = _outer("-w", "workspace", "workspace")
 experiment_option = _outer("-e", "experiment", "experiment")
+_OUTER = (group_option, workspace_option, experiment_option)
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for it to be done.")
 location_option = click.option(
@@ -97,10 +94,7 @@ def together(*options: Decorator) -> Decorator:
 def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) -> Decorator:
     """-g, -w, -e and the name's own flags -> `address` (and `given`: the same without defaults). With `ids` also
     --ids, and the function is called once for each."""
-    inner = kind == "jobs"
-    options = [group_option]
-    options += [workspace_option] if kind != "workspaces" else []
-    options += [experiment_option] if inner else []
+    options = [*_OUTER[: len(KINDS[kind].path)]]
     name = click.option(
         *flags,
         "name",
@@ -115,8 +109,6 @@ def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) ->
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def run(group: str | None, name: str | None, **rest: Any) -> Any:
-            from petctl.compat.batchai.service.names import Address, parse_id
-
             spoken = Address(group or "", rest.pop("workspace", None) or "", rest.pop("experiment", None) or "")
             spoken = spoken._replace(name=name or "")
             several = rest.pop("ids", ())
@@ -138,38 +130,29 @@ def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) ->
 def surrounded(kind: str) -> Decorator:
     """-g, -w, -e as far as such resources have them -> `near`: the addresses to list what is in. Workspaces of no
     group in particular are those of all."""
-    outer = {"workspaces": 1, "jobs": 3}.get(kind, 2)
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def run(group: str | None, workspace: str = "", experiment: str = "", **rest: Any) -> Any:
-            from petctl.compat.batchai.service.names import DEFAULT, Address
-            from petctl.compat.batchai.service.resource_store import Tree
-
             if kind == "workspaces" and not group:
                 near = [Address(name) for name in Tree(home()).names((), "groups")]
             else:
                 near = [Address(group or DEFAULT, workspace or DEFAULT, experiment or DEFAULT)]
             return function(near=near, **rest)
 
-        return together(*(group_option, workspace_option, experiment_option)[:outer])(run)
+        return together(*_OUTER[: len(KINDS[kind].path)])(run)
 
     return decorate
 
 
 def record(kind: str, address: Address) -> tuple[Trail, dict[str, Any]]:
     """How one gets to a resource, and what is written down of it; Missing where there is none."""
-    from petctl.compat.batchai.service.resource_store import Tree
-    from petctl.compat.batchai.service.resources import trail_of
-
     trail = trail_of(kind, address)
     return trail, Tree(home()).read(trail)
 
 
 def filled(kind: str, spoken: Address) -> Address:
     """The address with defaults in the place of what was not said."""
-    from petctl.compat.batchai.service.names import DEFAULT
-
     address = spoken._replace(group=spoken.group or DEFAULT, workspace=spoken.workspace or DEFAULT)
     if kind == "workspaces":
         return address._replace(workspace=spoken.name)

@@ -21,6 +21,21 @@ _TOKEN = re.compile(
 )
 
 
+def columns(paths: Mapping[str, str]) -> Row:
+    """A table's row, by where in an answer the value of each column is: a.b; id/8 is the ninth part of an id."""
+    return lambda found: {name: _dig(found, path) for name, path in paths.items()}
+
+
+def _dig(found: Any, path: str) -> Any:
+    names, _, part = path.partition("/")
+    for name in names.split("."):
+        found = found.get(name)
+    if not part:
+        return found
+    parts = found.split("/")
+    return parts[int(part)] if int(part) < len(parts) else None
+
+
 def print_answer(answer: object, form: str, query: str | None, row: Row | None = None) -> None:
     """Prints it; `row` makes a table's row of one object where no query has chosen the columns."""
     data = _sorted(answer)

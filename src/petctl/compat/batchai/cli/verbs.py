@@ -10,27 +10,27 @@ import sys
 from collections.abc import Callable
 
 BATCHAI = {
-    "workspace": ("batchai.cli.workspace:workspace", "Workspaces: create, show, list, delete"),
+    "workspace": ("batchai.cli.resources:workspace", "Workspaces: create, show, list, delete"),
     "cluster": (
-        "batchai.cli.cluster:cluster",
+        "batchai.cli.resources:cluster",
         "Clusters: create, show, list, delete, resize, auto-scale; nodes and files",
     ),
-    "file-server": ("batchai.cli.file_server:file_server", "File servers: create, show, list, delete"),
-    "experiment": ("batchai.cli.experiment:experiment", "Experiments: create, show, list, delete"),
+    "file-server": ("batchai.cli.resources:file_server", "File servers: create, show, list, delete"),
+    "experiment": ("batchai.cli.resources:experiment", "Experiments: create, show, list, delete"),
     "job": ("batchai.cli.job:job", "Jobs: create, show, list, wait, terminate, delete; files and nodes"),
-    "list-usages": ("batchai.cli.usages:list_usages", "What there is, and what of it is in use"),
+    "list-usages": ("batchai.cli.groups:list_usages", "What there is, and what of it is in use"),
 }
 RECIPE = {
-    "group": ("batchai.cli.az.groups:group", "Resource groups: create, show, list, exists, delete"),
-    "storage": ("batchai.cli.az.storage:storage", "Storage accounts, shares, directories, files, containers, blobs"),
+    "group": ("batchai.cli.groups:group", "Resource groups: create, show, list, exists, delete"),
+    "storage": ("batchai.cli.storage:storage", "Storage accounts, shares, directories, files, containers, blobs"),
 }
 COMPLETION = {"completion": ("batchai.cli.completion:completion", "Print the shell's completion script")}
 AZ = {
     "batchai": ("batchai.cli.batchai:batchai", "Batch AI: workspaces, clusters, file servers, experiments, jobs"),
     **RECIPE,
-    "account": ("batchai.cli.az.account:account", "Says that no account is needed"),
-    "login": ("batchai.cli.az.account:login", "Says that no account is needed"),
-    "logout": ("batchai.cli.az.account:logout", "Says that no account is needed"),
+    "account": ("batchai.cli.groups:account", "Says that no account is needed"),
+    "login": ("batchai.cli.groups:login", "Says that no account is needed"),
+    "logout": ("batchai.cli.groups:logout", "Says that no account is needed"),
 }
 OWN = {"batchai": {**BATCHAI, **RECIPE, **COMPLETION}, "az": {**AZ, **COMPLETION}}
 

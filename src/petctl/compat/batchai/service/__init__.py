@@ -1,11 +1,11 @@
 """What a user of Azure Batch AI calls resources, kept on this machine: groups, workspaces, clusters, experiments, jobs,
 file servers, storage accounts.
 
-    names.py           which names are allowed; ids as Azure writes them
+    names.py           the kinds of resources, which names are allowed; ids as Azure writes them
     resource_store.py  one directory per resource, below $PETCTL_HOME/batchai; made, changed and removed whole
     resources.py       groups, workspaces, experiments: create, read, list, delete
-    storage.py         storage accounts: shares and containers are directories; contents.py: the files in them
-    servers.py         file servers: a directory each
+    storage.py         storage accounts: shares and containers are directories; file servers: a directory each
+    contents.py        ... the files in shares and containers, also in containers of Azure
     machines.py        what a cluster is made of: its settings file and options -> what was asked for
     clusters.py        clusters: each is a local cluster of petctl's under the same name, where that is free
     jobs.py            jobs: a name for one of petctl's own

@@ -89,18 +89,12 @@ def read_cluster(home: Path, address: Address) -> tuple[dict[str, Any], dict[str
     }
 
 
-def resize_cluster(home: Path, address: Address, target: int) -> None:
-    """Another number of nodes; from now on it does not change by itself."""
+def change_cluster(home: Path, address: Address, **size: Any) -> None:
+    """Another number of `nodes`, which from now on does not change by itself; or `min` and `max`, between which it
+    follows the jobs."""
     from petctl.clusters.local.pools import pool
 
-    pool.change(home, _fleet_name(home, address), nodes=target)
-
-
-def autoscale_cluster(home: Path, address: Address, least: int, most: int) -> None:
-    """From now on the number of nodes follows the jobs."""
-    from petctl.clusters.local.pools import pool
-
-    pool.change(home, _fleet_name(home, address), min=least, max=most)
+    pool.change(home, _fleet_name(home, address), **size)
 
 
 def cluster_nodes(home: Path, address: Address) -> list[dict[str, Any]]:

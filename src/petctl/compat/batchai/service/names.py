@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from petctl.errors import UsageError
@@ -38,6 +37,27 @@ class Address(NamedTuple):
     name: str = ""
 
 
+class Kind(NamedTuple):
+    """One kind of resources, in the words of people and of the command line."""
+
+    noun: str
+    verb: str
+    path: tuple[tuple[str, str], ...] = ()  # from its group down: collection, field of an address
+    flag: str = ""  # by which what is in one names it
+
+
+_SPACE = ("workspaces", "workspace")
+KINDS = {
+    "groups": Kind("resource group", "group", (), "-g"),
+    "workspaces": Kind("workspace", "workspace", (_SPACE,), "-w"),
+    "clusters": Kind("cluster", "cluster", (_SPACE, ("clusters", "name"))),
+    "fileservers": Kind("file server", "file-server", (_SPACE, ("fileservers", "name"))),
+    "experiments": Kind("experiment", "experiment", (_SPACE, ("experiments", "experiment")), "-e"),
+    "jobs": Kind("job", "job", (_SPACE, ("experiments", "experiment"), ("jobs", "name"))),
+    "storage": Kind("storage account", "storage account"),
+}
+
+
 def check_name(kind: str, name: str) -> str:
     """The name, if Azure would take it for such a thing; every name is also one of a directory."""
     rule, words = _RULES.get(kind, _USUAL)
@@ -58,11 +78,7 @@ def resource_id(group: str, workspace: str, *path: str) -> str:
 
 def id_of(kind: str, address: Address) -> str:
     """The id of a resource of a workspace, or of the workspace itself: the opposite of `parse_id`."""
-    path = {
-        "workspaces": (),
-        "experiments": ("experiments", address.experiment),
-        "jobs": ("experiments", address.experiment, "jobs", address.name),
-    }.get(kind, (kind, address.name))
+    path = (part for collection, field in KINDS[kind].path[1:] for part in (collection, getattr(address, field)))
     return resource_id(address.group, address.workspace, *path)
 
 
@@ -72,25 +88,15 @@ def account_id(group: str, account: str) -> str:
 
 
 def parse_id(text: str, *kinds: str) -> Address:
-    """The address in an id of one of these kinds: "workspaces", "clusters", "experiments", "jobs", "fileservers"."""
+    """The address in an id of one of these kinds."""
     found = _ID.fullmatch(text)
-    address = found and found["workspace"] and _address(found["group"], found["workspace"], found["rest"], kinds)
-    if not address:
-        example = resource_id("GROUP", "WORKSPACE", *(part for kind in kinds[-1:] for part in _path(kind)))
-        raise UsageError(f"{text!r} is not an id of {' or '.join(kinds)}; one looks like {example}")
-    return address
-
-
-def _address(group: str, workspace: str, rest: str, kinds: Sequence[str]) -> Address | None:
-    match [part for part in rest.split("/") if part]:
-        case [] if "workspaces" in kinds:
-            return Address(group, workspace, name=workspace)
-        case [kind, name] if kind.lower() in kinds and kind.lower() != "jobs":
-            return Address(group, workspace, name if kind.lower() == "experiments" else "", name)
-        case [parent, experiment, kind, name] if parent.lower() == "experiments" and kind.lower() == "jobs" in kinds:
-            return Address(group, workspace, experiment, name)
-    return None
-
-
-def _path(kind: str) -> tuple[str, ...]:
-    return {"workspaces": (), "jobs": ("experiments", "EXPERIMENT", "jobs", "JOB")}.get(kind, (kind, "NAME"))
+    if found and found["workspace"]:
+        collections, names = found["rest"].split("/")[1::2], found["rest"].split("/")[2::2]
+        for kind in kinds:
+            path = KINDS[kind].path[1:]
+            if len(names) == len(path) and [word.lower() for word in collections] == [word for word, _ in path]:
+                fields = dict(zip((field for _, field in path), names, strict=True))
+                address = Address(found["group"], found["workspace"])._replace(**fields)
+                return address._replace(name=(names or [address.workspace])[-1])
+    example = id_of(kinds[-1], Address("GROUP", "WORKSPACE", "EXPERIMENT", "NAME"))
+    raise UsageError(f"{text!r} is not an id of {' or '.join(kinds)}; one looks like {example}")

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from petctl.clusters.local.job_directory import read_json, write_json
+from petctl.compat.batchai.service.names import DEFAULT, KINDS
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import wait_for_lock
 
@@ -30,24 +31,6 @@ Trail = tuple[tuple[str, str], ...]
 
 RECORD = "resource.json"
 LONGEST = 200  # bytes; Azure's own rules (`names`) are narrower
-KINDS = {
-    "groups": "resource group",
-    "workspaces": "workspace",
-    "clusters": "cluster",
-    "fileservers": "file server",
-    "experiments": "experiment",
-    "jobs": "job",
-    "storage": "storage account",
-}
-FLAGS = {"groups": "-g", "workspaces": "-w", "experiments": "-e"}
-VERBS = {
-    "groups": "group",
-    "workspaces": "workspace",
-    "clusters": "cluster",
-    "fileservers": "file-server",
-    "experiments": "experiment",
-    "jobs": "job",
-}
 
 
 class Missing(NotFound):
@@ -83,7 +66,7 @@ class Tree:
         """Where a resource is, or would be; UsageError for a name that leads elsewhere, or that no directory has."""
         for collection, name in trail:
             if not name or name in (".", "..") or set("/\0") & set(name) or len(os.fsencode(name)) > LONGEST:
-                raise UsageError(f"{name[:LONGEST]!r} cannot be the name of a {KINDS[collection]}")
+                raise UsageError(f"{name[:LONGEST]!r} cannot be the name of a {KINDS[collection].noun}")
         return self.root.joinpath(*(part for step in trail for part in step))
 
     def find(self, trail: Trail) -> dict[str, Any] | None:
@@ -148,8 +131,8 @@ class Tree:
 def words(trail: Trail) -> str:
     """A resource in a sentence: job 'J' of experiment 'E' of workspace 'W'."""
     (collection, name), *outer = trail[::-1]
-    near = [f"{KINDS[kind]} {place!r}" for kind, place in outer if kind != "groups"][:2]
-    return " of ".join([f"{KINDS[collection]} {name!r}", *near])
+    near = [f"{KINDS[kind].noun} {place!r}" for kind, place in outer if kind != "groups"][:2]
+    return " of ".join([f"{KINDS[collection].noun} {name!r}", *near])
 
 
 def missing_words(trail: Trail, there: list[str]) -> str:
@@ -169,10 +152,11 @@ def _making(trail: Trail) -> str:
     (kind, name), outer = trail[-1], dict(trail[:-1])
     if kind == "storage":
         return f"create one: batchai storage account create -n {name}"
-    if (kind, name) == ("groups", "default"):
+    if (kind, name) == ("groups", DEFAULT):
         return "the first job makes it: batchai job create -n NAME -f job.json"
-    flags = [f" {FLAGS[place]} {outer[place]}" for place in FLAGS if outer.get(place, "default") != "default"]
-    command = f"batchai {VERBS[kind]} create{''.join(flags)} -n {name}"
+    verb = KINDS[kind].verb
+    flags = [f" {KINDS[place].flag} {parent}" for place, parent in outer.items() if parent != DEFAULT]
+    command = f"batchai {verb} create{''.join(flags)} -n {name}"
     if kind in ("clusters", "fileservers"):
-        return f"create one: {command} ... ('batchai {VERBS[kind]} create --help' shows its options)"
+        return f"create one: {command} ... ('batchai {verb} create --help' shows its options)"
     return f"create one: {command}{' -f job.json' if kind == 'jobs' else ''}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from petctl.compat.batchai.service.names import DEFAULT, Address, check_name
+from petctl.compat.batchai.service.names import DEFAULT, KINDS, Address, check_name
 from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
 
 LOCATION = "local"
@@ -22,15 +22,9 @@ def group_trail(group: str) -> Trail:
 
 
 def trail_of(kind: str, address: Address) -> Trail:
-    """How one gets to a resource of a kind: "workspaces", "clusters", "fileservers", "experiments", "jobs"."""
-    workspace = (*group_trail(address.group), ("workspaces", address.workspace))
-    if kind == "workspaces":
-        return workspace
-    if kind == "experiments":
-        return (*workspace, ("experiments", address.experiment or address.name))
-    if kind == "jobs":
-        return (*workspace, ("experiments", address.experiment), ("jobs", address.name))
-    return (*workspace, (kind, address.name))
+    """How one gets to a resource of a workspace, or to the workspace itself."""
+    path = ((collection, getattr(address, field) or address.name) for collection, field in KINDS[kind].path)
+    return (*group_trail(address.group), *path)
 
 
 def create_group(home: Path, name: str, location: str, tags: Mapping[str, str]) -> dict[str, Any]:

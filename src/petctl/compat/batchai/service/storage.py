@@ -1,4 +1,4 @@
-"""Storage accounts of this machine: a share or container is a directory.
+"""Storage accounts of this machine: a share or container is a directory. And file servers, which are one each.
 
     $PETCTL_HOME/batchai/storage/ACCOUNT/resource.json
     $PETCTL_HOME/batchai/storage/ACCOUNT/file/SHARE/...
@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,17 @@ def server_place(home: Path, group_workspace: str, name: str) -> Path | None:
     trails = [trail_of("fileservers", address) for address in wanted]
     found = [tree.directory(trail) / DATA for trail in trails if tree.find(trail) is not None]
     return found[0] if len(found) == 1 else None
+
+
+def create_server(home: Path, address: Address, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A file server in a workspace: a directory, empty at first, which clusters and jobs mount by the server's name."""
+    tree, trail = Tree(home), trail_of("fileservers", address)
+    check_name("file server", address.name)
+    directory = str(tree.directory(trail) / DATA)
+    record = {"created": time.time(), "settings": settings, "directory": directory}
+    with tree.locked():
+        tree.make(trail, record, (DATA,))
+    return record
 
 
 def account_trail(account: str) -> Trail:
