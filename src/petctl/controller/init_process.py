@@ -22,10 +22,10 @@ from typing import Callable, Optional, Tuple
 
 from petctl.agent.node import native
 from petctl.agent.workers import processes
+from petctl.controller.seat import DEPOSED, OVER
 from petctl.controller.state_dir import Memory
 from petctl.errors import InternalError, UsageError
 
-OVER, DEPOSED = 0, 91  # a coordinator's exit codes, beside those of errors
 FINAL = (OVER, DEPOSED, UsageError.code)
 GAVE_UP = 1
 SHORT_LIFE = 1.0  # seconds of listening; a coordinator that dies sooner may die of something that does not go away

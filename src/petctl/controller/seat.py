@@ -1,53 +1,65 @@
-"""Whether a pod's coordinator still has its seat: it asks, again and again, whoever is found at the job's address.
+"""The seam between a job's controller and the place where it runs: its port, what it is given there, who replaces it.
 
-A machine whose kubelet has died keeps its pods, and its network. Kubernetes makes another coordinator then, and leads
-new connections to it; the older one keeps the nodes that are connected to it, and would train on with them for ever. It
-has no right to ask the cluster, but it can knock at its own door: of two that meet, the one with the lower epoch goes,
-and its nodes find the other. Where nobody answers nothing follows from it.
+On this machine that is a process with a lock and a standby (`clusters/local/controller/local_seat.py`), in a cluster
+process 1's child in a container (`pod_seat.py`). Small to import: process 1 uses the exit codes.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
-from typing import Any, Callable, Dict, Mapping
+from typing import TYPE_CHECKING, Any, Coroutine, Dict, Optional, Sequence, Tuple
 
-from petctl.errors import PetctlError
-from petctl.rendezvous.net.client import ControlLink
-from petctl.rendezvous.net.join_file import JoinFile
+if TYPE_CHECKING:
+    import ssl
 
-EVERY = 10.0  # seconds: a new coordinator waits longer than that for the nodes of the last round
-WITHIN = 5.0  # seconds for an answer
+    from petctl.controller.job_controller import JobController
+    from petctl.rendezvous.net.calls import Call
+    from petctl.rendezvous.net.server import CoordinatorServer
 
-log = logging.getLogger("petctl.coordinator")
+OVER, DEPOSED, REQUEUED = 0, 91, 92
+"""Why a controller ends: the job is over; a newer controller has it; it waits for nodes again. Also exit codes."""
 
 
 class Seat:
-    """Looks from a thread of its own. `claim`: what the other one is told; `lost`: called with the epoch that won."""
+    """Where one controller runs."""
 
-    def __init__(self, join: JoinFile, claim: Callable[[], Mapping[str, Any]], lost: Callable[[int], None]) -> None:
-        self._join, self._claim, self._lost = join, claim, lost
-        self._closed = threading.Event()
+    fresh = True  # no controller before this one had any nodes
+    remark = ""  # for the status
 
-    def watch(self) -> None:
-        """Begins; until `close`."""
-        threading.Thread(target=self._run, name="seat", daemon=True).start()
+    async def take(self, job: JobController) -> bool:
+        """Returns when the job may begin, or go on; False when it may not, or is over."""
+        raise NotImplementedError
 
-    def close(self) -> None:
-        """Nobody is asked any more."""
-        self._closed.set()
+    async def listen(self, server: CoordinatorServer) -> None:
+        """Opens the port, and says where it is."""
+        raise NotImplementedError
 
-    def _run(self) -> None:
-        while not self._closed.wait(EVERY):
-            claim = dict(self._claim())
-            try:
-                with ControlLink(self._join) as link:
-                    link.connect(WITHIN)
-                    answer: Dict[str, Any] = link.call("contend", WITHIN, **claim)
-                epoch = int(answer["epoch"])
-            except (PetctlError, OSError, ValueError, TypeError, KeyError) as error:
-                log.debug("cannot check the seat: %s", error)
-                continue
-            if epoch > claim["epoch"] and not self._closed.is_set():
-                self._lost(epoch)
-                return
+    def token(self) -> str:
+        """Who may connect."""
+        raise NotImplementedError
+
+    def encryption(self) -> Tuple[Optional[ssl.SSLContext], str]:
+        """TLS, and what proofs are bound to."""
+        raise NotImplementedError
+
+    def secret_values(self) -> Dict[str, str]:
+        """The job's secrets, by their variables; UsageError says which is not to be had."""
+        raise NotImplementedError
+
+    def archive(self) -> str:
+        """The path of the job's code."""
+        raise NotImplementedError
+
+    def calls(self) -> Dict[str, Call]:
+        """Control calls of this kind of seat."""
+        return {}
+
+    def tasks(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """What runs beside the controller until the job's end."""
+        return ()
+
+    def leave(self, code: int) -> None:
+        """The job goes on without this process."""
+
+    async def finish(self) -> None:
+        """The job is over and its nodes have gone: the last status, and nothing left behind."""
+        raise NotImplementedError

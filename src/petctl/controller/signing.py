@@ -28,14 +28,20 @@ class Signer(Protocol):
 class Signing:
     """One job's. `signer` is asked for when a node needs it; `event` writes down; `changed` wants a new status."""
 
-    def __init__(self, signer: Callable[[], Signer], event: Callable[..., None], changed: Callable[[], None]) -> None:
-        self._signer, self._event, self._changed = signer, event, changed
+    busy = False  # what nodes have left is being sent
+
+    def __init__(
+        self, any_store: bool, signer: Callable[[], Signer], event: Callable[..., None], changed: Callable[[], None]
+    ) -> None:
+        self._any_store, self._signer, self._event, self._changed = any_store, signer, event, changed
         self._pool: Optional[ThreadPoolExecutor] = None
         self._problems: Dict[str, str] = {}
         self._told: Set[str] = set()
 
     def calls(self) -> Dict[str, Call]:
         """What nodes may ask."""
+        if not self._any_store:
+            return {}
         return {
             "sign": Call(self._sign, {"grant": TEXT, "requests": LIST}, nodes=True),
             "page": Call(self._page, {"grant": TEXT, "after": TEXT}, nodes=True),
@@ -45,6 +51,12 @@ class Signing:
     def sentence(self) -> str:
         """Why something is not sent, for the status; empty when all is well."""
         return "; ".join(dict.fromkeys(f"not uploaded: {problem}" for problem in self._problems.values()))
+
+    def give_up(self) -> None:
+        """The user does not want to wait for anything to be sent."""
+
+    async def send_the_rest(self) -> None:
+        """What nodes have left where this process can read it."""
 
     def note(self, who: str, problem: str) -> None:
         """Somebody cannot send, or (empty) can again."""

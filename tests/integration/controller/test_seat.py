@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from petctl.controller.init_process import DEPOSED
+from petctl.controller.seat import DEPOSED
 from petctl.errors import Unreachable
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import read_join_file

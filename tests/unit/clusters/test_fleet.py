@@ -13,7 +13,7 @@ from petctl.clusters.local.pools.mounts import mounted_below, unmount
 from petctl.clusters.local.pools.nodes import looked, prepared
 from petctl.clusters.local.pools.setup import last_lines
 from petctl.clusters.local.pools.spec import FleetDirectory, read_spec, write_spec
-from petctl.controller.status.records import History
+from petctl.controller.journals.records import History
 from petctl.errors import NotFound, UsageError
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.job_directory import JobDirectory
-from petctl.controller.status.records import results_place
+from petctl.controller.journals.records import results_place
 from petctl.errors import NoSuchPlace, Refused, UsageError
 from petctl.job.spec import Job
 from petctl.secret_file import set_secret

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from petctl.controller.status.event_printer import Printer
-from petctl.controller.status.publisher import Board
-from petctl.controller.status.records import first_status, read_events
+from petctl.controller.journals.container import ContainerJournal
+from petctl.controller.journals.event_printer import Printer
+from petctl.controller.journals.records import first_status, read_events
+from petctl.controller.termination_message import read_message
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import Outcome
 from tests.unit.records import job_record
@@ -68,7 +69,7 @@ def test_a_reader_that_never_reads_does_not_hold_up_the_end(pipe: tuple[int, int
 
 def test_a_watcher_is_answered_when_something_changes_and_not_before(tmp_path: Path, pipe: tuple[int, int]) -> None:
     async def play() -> None:
-        board = Board(status(), [], 7, tmp_path / "events.jsonl", Printer(pipe[1]))
+        board = ContainerJournal(status(), 7, tmp_path / "events.jsonl", tmp_path / "message", Printer(pipe[1]))
         state = {"state": "starting"}
         board.picture = lambda before: replace(before, state=state["state"])
         board.write()
@@ -89,10 +90,12 @@ def test_a_watcher_is_answered_when_something_changes_and_not_before(tmp_path: P
         waiting = asyncio.ensure_future(board.watch(board.version, 30.0))
         await asyncio.sleep(0)
         board.freeze()
-        await board.close(Outcome("succeeded", 0, "well"), 5.0)
+        await board.close(board.put_outcome(Outcome("succeeded", 0, "well"), {}))
         assert waiting.done() and waiting.result()["status"]["state"] == "succeeded"
         last = await board.watch(board.version, 30.0)  # at once: nothing will ever change again
-        assert last["status"]["finished"] == 5.0 and board.now()["state"] == "succeeded"
+        message = read_message(tmp_path / "message")
+        assert message is not None and last["status"]["finished"] == message["finished"] > 0
+        assert board.now()["state"] == "succeeded"
 
     asyncio.run(play())
     assert [event["kind"] for event in read_events(tmp_path / "events.jsonl")] == ["running"]
@@ -101,7 +104,8 @@ def test_a_watcher_is_answered_when_something_changes_and_not_before(tmp_path: P
 
 
 def test_versions_of_two_coordinators_never_meet(tmp_path: Path, pipe: tuple[int, int]) -> None:
-    boards = [Board(status(), [], epoch, tmp_path / "e", Printer(pipe[1])) for epoch in (1_000_000, 1_000_001)]
+    paths = tmp_path / "e", tmp_path / "m"
+    boards = [ContainerJournal(status(), epoch, *paths, Printer(pipe[1])) for epoch in (1_000_000, 1_000_001)]
     for board in boards:
         for number in range(100):
             board.picture = lambda before, number=number: replace(before, sentence=str(number))  # type: ignore[misc]

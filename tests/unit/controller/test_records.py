@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from petctl.controller.status.builder import node_rows, sentence_of, state_of
-from petctl.controller.status.records import (
+from petctl.controller.journals.records import (
     KEPT_ROUNDS,
     History,
     append_event,
@@ -17,6 +16,7 @@ from petctl.controller.status.records import (
     new_event,
     read_events,
 )
+from petctl.controller.journals.status_builder import node_rows, sentence_of, state_of
 from petctl.job.status import ErrorStatus, NodeStatus
 from petctl.rendezvous.core.events import LEFT
 from petctl.rendezvous.core.messages import Failure, Outcome, encode

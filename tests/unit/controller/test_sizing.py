@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from petctl.controller import scaling as module
-from petctl.controller.scaling import ENOUGH_PATIENCE, START_PATIENCE, Sizing
+from petctl.controller import platform_nodes as module
+from petctl.controller.platform_nodes import ENOUGH_PATIENCE, START_PATIENCE, PlatformNodes
 from petctl.controller.state_dir import Memory
 from petctl.errors import PetctlError, UsageError
 from petctl.rendezvous.core import messages as m
@@ -29,8 +29,9 @@ class Desk(Story):
         self.told: list[object] = []
         self.memory = Memory(directory)
         fresh = bool(options.get("fresh", True))
-        self.sizing = Sizing("job", CONFIG, numbered, self.machine, self.memory, self.step)
-        self.sizing.begin(fresh, empty=fresh)
+        self.sizing = PlatformNodes("job", CONFIG, numbered, self.memory, empty=fresh)
+        self.sizing.attach(self.machine, self.step, lambda _: None)
+        self.sizing.begin(fresh)
 
     def step(self, fact: object) -> None:
         self.told.append(fact)
@@ -45,7 +46,7 @@ class Desk(Story):
     def lose(self, name: str) -> None:
         self.machine.step(Disconnected(name, f"i-{name}"), self.now)
         self.machine.settle(self.now)
-        self.sizing.lost(name)
+        self.sizing.lost(name, f"i-{name}")
 
     def releasing(self) -> set[str]:
         return {name for name, node in self.machine.nodes.items() if node.release}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from petctl.controller.status.records import ROUNDS, History, first_status
+from petctl.controller.journals.records import ROUNDS, History, first_status
 from petctl.job.status import JobStatus, NodeStatus, ProgressStatus, RankProgress, RoundStatus
 from petctl.rendezvous.net.frames import COORDINATOR_LIMIT, encode_frame
 from tests.unit.records import job_record

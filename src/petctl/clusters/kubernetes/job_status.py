@@ -16,7 +16,7 @@ from petctl.clusters.agent_archive import OLD_PYTHON
 from petctl.clusters.kubernetes import elastic_jobs
 from petctl.clusters.kubernetes.names import CONTAINER, ID, by_age
 from petctl.clusters.kubernetes.pods.pod_termination import end_of
-from petctl.controller.status.records import close_status, first_status
+from petctl.controller.journals.records import close_status, first_status
 from petctl.errors import InternalError, ProtocolError
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus

@@ -31,7 +31,7 @@ from petctl.clusters.kubernetes.names import (
 )
 from petctl.clusters.kubernetes.pods import pod_termination
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
-from petctl.controller.status.records import first_status
+from petctl.controller.journals.records import first_status
 from petctl.errors import InternalError, NotFound
 from petctl.job.fields import decode
 from petctl.job.record import JobRecord

@@ -29,7 +29,7 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[JobStatus]:
     """Makes the end of a job final: cancelled if its user wanted that, else lost. None when somebody looks after it
     after all."""
     from petctl.agent.data.new_files import keep_new_files
-    from petctl.controller.status.records import (  # few jobs are buried
+    from petctl.controller.journals.records import (  # few jobs are buried
         append_event,
         close_status,
         first_status,

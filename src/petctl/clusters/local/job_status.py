@@ -106,7 +106,7 @@ def _waiting_status(directory: JobDirectory, record: JobRecord, status: Optional
 
 def _lost_status(directory: JobDirectory, status: JobStatus) -> JobStatus:
     """What its last status will be once somebody has written it."""
-    from petctl.controller.status.records import close_status  # few jobs are lost
+    from petctl.controller.journals.records import close_status  # few jobs are lost
     from petctl.rendezvous.core.messages import decode_outcome
 
     state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
@@ -151,6 +151,6 @@ def _seems_dead(directory: JobDirectory) -> bool:
 
 
 def _first_status(record: JobRecord) -> JobStatus:
-    from petctl.controller.status.records import first_status  # every command comes here, and most find a status
+    from petctl.controller.journals.records import first_status  # every command comes here, and most find a status
 
     return first_status(record)

@@ -145,7 +145,7 @@ def _from_store(
 
 
 def _past_events(directory: JobDirectory) -> list[dict[str, Any]]:
-    from petctl.controller.status.records import (
+    from petctl.controller.journals.records import (
         read_events as past_events,  # for logs; whoever wants a status needs none
     )
 

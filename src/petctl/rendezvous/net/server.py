@@ -54,7 +54,7 @@ class CoordinatorServer:
 
     `record(outcome)` makes it durable before it returns; should another end be on record already, it returns that one.
     `on_effect` gets what is not for a node (Lost, Event) and may call `step`. `control` are the calls of the command
-    line by name, plain or async; "status" is built in.
+    line by name, plain or async; "status" is built in. `decided` is called after every decision.
     """
 
     def __init__(
@@ -67,8 +67,10 @@ class CoordinatorServer:
         control: Optional[Calls] = None,
         tls: Optional[ssl.SSLContext] = None,
         binding: str = PLAIN,
+        decided: Callable[[], object] = lambda: None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._decided = decided
         self._machine, self._record, self._on_effect, self._welcome = machine, record, on_effect, welcome
         self._control = calls_of({"status": machine.status, **(control or {})})
         self._listener = Listener(token, binding, tls, self._greet, self._received, self._closed)
@@ -150,6 +152,7 @@ class CoordinatorServer:
             log.exception("internal error: the rendezvous could not decide")
             self._arm(now + _AFTER_A_FAULT)
             return
+        self._decided()
         took = self._loop.time() - now
         self._rested = self._loop.time() + (_REST * took if took > _LONG else 0.0)
         self._carry_out(effects)

@@ -14,7 +14,7 @@ from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.kubernetes.logs import LogPosition, last_status, lines_so_far
 from petctl.clusters.kubernetes.names import node_of
 from petctl.clusters.printed import Item, event_lines, worker_lines
-from petctl.controller.status.records import first_status
+from petctl.controller.journals.records import first_status
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods

@@ -1,30 +1,33 @@
-"""The supervisor's pen: appends events at once, and keeps status.json a picture of the moment.
+"""The journal of a local job: appends events at once, keeps status.json up to date, and writes the outcome once.
 
-The picture is replaced atomically, and the last one is always written: it has room of its own. Trouble with the disk
-costs the record, never the job. When a picture is made is `controller/status/journal.py`'s.
+The status is replaced atomically, and the last one is always written: it has room of its own. Trouble with the disk
+costs the record, never the job.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict
+import time
+from typing import Any, Dict, Mapping, Optional
 
-from petctl.clusters.local.job_directory import JobDirectory
+from petctl.clusters.local.job_directory import JobDirectory, read_json, write_once
 from petctl.clusters.local.record import find_status, write_status
-from petctl.controller.status.journal import Chronicle
-from petctl.controller.status.records import append_event, first_status, read_events
+from petctl.controller.journals.journal import Journal
+from petctl.controller.journals.records import append_event, first_status, read_events
 from petctl.errors import is_no_room
 from petctl.job.record import JobRecord
+from petctl.rendezvous.core.messages import Outcome, decode_outcome, encode
 
 log = logging.getLogger("petctl.supervisor")
 
 
-class Recorder(Chronicle):
-    """One job's chronicle, in its directory."""
+class DirectoryJournal(Journal):
+    """One job's journal, in its directory."""
 
     def __init__(self, directory: JobDirectory, record: JobRecord) -> None:
         super().__init__(find_status(directory) or first_status(record), read_events(directory.events))
         self.directory = directory
+        self.outcome = self._read_outcome()
         self._full = False  # the disk was, when last written to
 
     def put_event(self, event: Dict[str, Any]) -> None:
@@ -41,6 +44,19 @@ class Recorder(Chronicle):
             return False
         self._full = False
         return True
+
+    def put_outcome(self, outcome: Outcome, facts: Mapping[str, Any]) -> Outcome:
+        write_once(self.directory.outcome, {**encode(outcome), "finished": time.time()})
+        return self._read_outcome() or outcome
+
+    def _read_outcome(self) -> Optional[Outcome]:
+        data = read_json(self.directory.outcome)
+        return decode_outcome(data) if data is not None else None
+
+    def cancelled(self) -> Optional[bool]:
+        if not self.directory.cancel.exists():
+            return None
+        return bool((read_json(self.directory.cancel) or {}).get("kill"))
 
     def _complain(self, sentence: str, error: OSError) -> None:
         """Once about a full disk, on which the log is too; any other trouble each time."""

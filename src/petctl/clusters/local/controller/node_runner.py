@@ -17,13 +17,16 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from petctl.clusters.local.commands import node_argv
-from petctl.clusters.local.controller.journal import Recorder
 from petctl.clusters.local.controller.standby import end_of
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.processes import sweep
+from petctl.clusters.local.record import LocalRequest
+from petctl.controller.journals.journal import Journal
+from petctl.controller.nodes import Nodes
+from petctl.job.record import JobRecord
 from petctl.rendezvous.core.events import End, Expect, Roster, Unexpect
 from petctl.rendezvous.core.messages import ENDED_FAILED, Outcome
 from petctl.text import counted
@@ -57,30 +60,28 @@ class LocalNode:
     task: Optional[asyncio.Task[None]] = None
 
 
-class NodeKeeper:
-    """All nodes that this machine runs for one job."""
+class NodeRunner(Nodes):
+    """All nodes that this machine runs for one job; how many there should be says `local_nodes.py`."""
 
-    def __init__(
-        self,
-        directory: JobDirectory,
-        recorder: Recorder,
-        options: Callable[[str], Sequence[str]],
-        step: Callable[[object], None],
-        connected: Callable[[str, str], bool],
-        container: Mapping[str, Any],
-    ) -> None:
-        """`container`: how the nodes' containers are started; empty: they are processes as others are."""
-        self.directory, self.recorder, self.options = directory, recorder, options
-        self.step, self.connected, self.container = step, connected, container
-        self.patience = CONTAINER_PATIENCE if container else REPLACE_PATIENCE
+    kill_wait = 0.0
+
+    def __init__(self, directory: JobDirectory, journal: Journal, record: JobRecord, request: LocalRequest) -> None:
+        super().__init__(record.id, record.config)
+        self.directory, self.journal = directory, journal
+        self.container = request.container  # how the nodes' containers are started; empty: they are processes
+        self.patience = CONTAINER_PATIENCE if self.container else REPLACE_PATIENCE
         self.nodes: Dict[str, LocalNode] = {}
         self.closing = False
         self.image: Optional[asyncio.Task[Optional[Outcome]]] = None  # getting it
         self.empty = asyncio.Event()
         self.empty.set()
 
-    def adopt(self, wanted: Iterable[str]) -> None:
-        """Takes over nodes that outlived the last supervisor; those that are not wanted any more are let go."""
+    def options(self, name: str) -> Sequence[str]:
+        """More words for a node's agent."""
+        raise NotImplementedError
+
+    def take_over(self, wanted: Iterable[str]) -> None:
+        """Adopts nodes that outlived the last supervisor; those that are not wanted any more are let go."""
         names = set(wanted)
         for name in self.directory.node_names():
             if self.directory.node_alive(name):
@@ -97,30 +98,27 @@ class NodeKeeper:
             node.changed.set()
         for name in missing:
             self._keep(LocalNode(name))
-        self.recorder.touch()
+        self.journal.touch()
 
     def close(self) -> None:
-        """The job is over: nobody is started any more."""
         self.closing = True
         if self.image is not None:
             self.image.cancel()
         for node in self.nodes.values():
             node.changed.set()
 
-    def kill(self) -> None:
-        """Ends every node at once; what its workers leave is swept as after any death."""
+    def kill(self) -> None:  # what their workers leave is swept as after any death
         for node in self.nodes.values():
             self._kill(node)
 
-    def joined(self, name: str, incarnation: str) -> None:
-        """The node's agent has reported; its loss will be this life's, not that of one before."""
+    def joined(self, name: str, incarnation: str) -> None:  # its loss will be this life's, not that of one before
         if name in self.nodes:
             self.nodes[name].incarnation = incarnation
             if self.container:  # until now it was that of the engine's client
                 self.nodes[name].pid = self.directory.guardian(name) or self.nodes[name].pid
 
     def lost(self, name: str, incarnation: str) -> None:
-        """The coordinator lost this node: make sure that it is really dead, or let it prove that it is not."""
+        """Makes sure that the node is really dead, or lets it prove that it is not."""
         node = self.nodes.get(name)
         if node is None or node.incarnation != incarnation:
             return
@@ -130,8 +128,7 @@ class NodeKeeper:
             asyncio.get_running_loop().call_later(LINGER, self._kill_node, node, node.pid, incarnation)
 
     def rows(self) -> Dict[str, Dict[str, Any]]:
-        """What status shows of each node beside the coordinator's own facts."""
-        restarts = self.recorder.history.restarts
+        restarts = self.journal.history.restarts
         return {
             node.name: {"pid": node.pid, "restarts": restarts.get(node.name, 0), "sentence": node.sentence}
             for node in self.nodes.values()
@@ -140,7 +137,7 @@ class NodeKeeper:
     def _guests(self) -> List[str]:
         """Members of the last round that joined by hand: only they themselves can tell whether they live."""
         own = set(self.directory.node_names())
-        return [name for name in self.recorder.history.members if name not in own]
+        return [name for name in self.journal.history.members if name not in own]
 
     # -- one node's life -----------------------------------------------------------------------------------------------
 
@@ -163,7 +160,7 @@ class NodeKeeper:
             del self.nodes[node.name]
             if not self.nodes:
                 self.empty.set()
-            self.recorder.touch()
+            self.journal.touch()
 
     async def _adopt_or_start(self, node: LocalNode, again: bool) -> bool:
         """Returns when the node's guardian has ended; False when there was none and none is wanted."""
@@ -180,7 +177,7 @@ class NodeKeeper:
         try:
             process = self._start(node, again)
         except OSError as error:  # no memory, no process to be had: it may be better in a while
-            self.recorder.event("node", f"cannot start node {node.name}: {error}", node=node.name)
+            self.journal.event("node", f"cannot start node {node.name}: {error}", node=node.name)
             return True
         await end_of(process.pid)
         code = process.wait()
@@ -191,7 +188,7 @@ class NodeKeeper:
         node.pid = 0
         if not self.closing:
             sentence = f"node {node.name} exited with code {code}"
-            self.recorder.event("node", sentence, node=node.name, code=code, seconds=_age(node))
+            self.journal.event("node", sentence, node=node.name, code=code, seconds=_age(node))
         return True
 
     async def _have_image(self, node: LocalNode) -> bool:
@@ -200,7 +197,7 @@ class NodeKeeper:
 
         def say(sentence: str) -> None:
             node.sentence = sentence
-            self.recorder.event("image", sentence)
+            self.journal.event("image", sentence)
 
         if self.image is None:
             self.image = asyncio.get_running_loop().create_task(fetch_image(self.container, self.directory, say))
@@ -219,14 +216,14 @@ class NodeKeeper:
         pid = await self._guardian_of(node)
         if pid:
             node.pid, node.sentence = pid, "joining"
-            self.recorder.event("node", f"node {node.name} keeps running (pid {pid})", node=node.name, pid=pid)
+            self.journal.event("node", f"node {node.name} keeps running (pid {pid})", node=node.name, pid=pid)
             await end_of(pid)
         node.pid = 0
 
     def _give_up(self, node: LocalNode, code: int) -> None:
         """A container that cannot even start an agent is the image's fault, or the engine's: the next would do the
         same. Unless one has joined before, or somebody killed this one."""
-        if not 0 < code < SIGNALS or self.recorder.history.rounds or self.closing:
+        if not 0 < code < SIGNALS or self.journal.history.rounds or self.closing:
             return
         from petctl.clusters.local.containers.node_containers import why_not_started
 
@@ -251,7 +248,7 @@ class NodeKeeper:
     def _start(self, node: LocalNode, again: bool) -> subprocess.Popen[bytes]:
         state = self.directory.node(node.name)
         state.mkdir(parents=True, exist_ok=True)
-        number = 1 + self.recorder.history.restarts.get(node.name, 0) + again
+        number = 1 + self.journal.history.restarts.get(node.name, 0) + again
         argv = node_argv(self.directory, node.name, self.options(node.name), self.container, number)
         with open(state / "agent.log", "ab", buffering=0) as log:
             node.log_from = log.tell()
@@ -262,7 +259,7 @@ class NodeKeeper:
         if again:
             self.step(Expect((node.name,), self.patience))
         sentence = f"started node {node.name} {'again ' if again else ''}(pid {process.pid})"
-        self.recorder.event("node", sentence, node=node.name, pid=process.pid, restart=again)
+        self.journal.event("node", sentence, node=node.name, pid=process.pid, restart=again)
         return process
 
     async def _clean_up(self, node: LocalNode) -> None:
@@ -272,13 +269,13 @@ class NodeKeeper:
         ended = await loop.run_in_executor(None, sweep, job, nodes, node.name)
         if ended:
             sentence = f"ended {counted(ended, 'process', 'processes')} that node {node.name} left"
-            self.recorder.event("node", sentence, node=node.name)
+            self.journal.event("node", sentence, node=node.name)
         if self.container:
             from petctl.clusters.local.containers.node_containers import remove_containers
 
             why_not = await loop.run_in_executor(None, remove_containers, self.container, job, node.name)
             if why_not:
-                self.recorder.event("node", why_not, node=node.name)
+                self.journal.event("node", why_not, node=node.name)
         deadline = time.monotonic() + REPLACE_PATIENCE
         while self.directory.node_alive(node.name) and time.monotonic() < deadline:
             await asyncio.sleep(LOCK_STEP)  # a process on its way out is past finding before it lets go of its files
@@ -290,7 +287,7 @@ class NodeKeeper:
         while node.wanted and not self.closing and time.monotonic() < until:
             log = self.directory.node(node.name) / "agent.log"
             node.sentence = f"ended {node.short_lives} times in a row, restarting in {delay:g} s; see {log}"
-            self.recorder.touch()
+            self.journal.touch()
             node.changed.clear()
             try:
                 await asyncio.wait_for(node.changed.wait(), until - time.monotonic())
@@ -302,10 +299,25 @@ class NodeKeeper:
 
     # -- ending --------------------------------------------------------------------------------------------------------
 
+    async def until_ended(self, within: float, uploading: Callable[[], bool]) -> None:
+        while not self.empty.is_set():
+            try:
+                await asyncio.wait_for(self.empty.wait(), within)
+            except asyncio.TimeoutError:
+                if uploading():
+                    continue  # they give up by themselves when nothing moves any more
+                self.journal.event("node", f"killing nodes that did not end within {within:g} s")
+                self.kill()
+                await self.empty.wait()
+
+    def _connected(self, name: str, incarnation: str) -> bool:
+        node = self.machine.nodes.get(name)
+        return node is not None and node.connected and node.report.incarnation == incarnation
+
     def _kill_node(self, node: LocalNode, pid: int, incarnation: str) -> None:
         alive = self.directory.node_alive(node.name)  # if not, only its container's end has not been seen
-        if node.pid == pid and alive and not self.connected(node.name, incarnation):
-            self.recorder.event(
+        if node.pid == pid and alive and not self._connected(node.name, incarnation):
+            self.journal.event(
                 "node", f"killed lost node {node.name}, which was still running (pid {pid})", node=node.name
             )
             self._kill(node)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, Mapping, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 
 from petctl.agent.data.new_files import keep_new_files
 from petctl.clusters.local.job_directory import JobDirectory
@@ -16,7 +16,6 @@ from petctl.controller.signing import Signing
 from petctl.errors import PetctlError
 from petctl.files import take_lock
 from petctl.job.record import JobRecord
-from petctl.rendezvous.net.calls import Call
 
 if TYPE_CHECKING:
     from petctl.submission.results import CurrentGrants
@@ -28,7 +27,7 @@ _KILLED = "the user killed the job; results not uploaded by then stay in its dir
 log = logging.getLogger("petctl.supervisor")
 
 
-class Sending:
+class Sending(Signing):
     """One job's results, as its supervisor sees them. `event` writes down; `changed` wants a new status."""
 
     def __init__(
@@ -38,72 +37,58 @@ class Sending:
         event: Callable[..., None],
         changed: Callable[[], None],
     ) -> None:
-        self._directory, self._task = directory, record.task
-        self._places: Mapping[str, Mapping[str, Any]] = record.grants
-        self._event, self._changed = event, changed
-        self._signing = Signing(self._current, event, changed)
+        super().__init__(bool(record.grants), self._current, event, changed)
+        self._directory, self._record = directory, record
         self._grants: Optional[CurrentGrants] = None
         self._given_up = threading.Event()
-        self.busy = False
         self._kept = ""  # what the job wrote beside its code, once it is among the results
 
-    @property
-    def wanted(self) -> bool:
-        """Does this job send anything?"""
-        return bool(self._task.results or self._task.folders)
-
-    def calls(self) -> Dict[str, Call]:
-        """What nodes may ask."""
-        return self._signing.calls() if self._places else {}
-
     def sentence(self) -> str:
-        """Why something is not sent, and what was moved to the results, for the status."""
-        return "; ".join(part for part in (self._signing.sentence(), self._kept) if part)
+        return "; ".join(part for part in (super().sentence(), self._kept) if part)
 
     def give_up(self) -> None:
-        """The user does not want to wait for it."""
         self._given_up.set()
 
-    async def send_the_rest(self) -> None:
-        """What nodes that were killed have left in this machine's directories. Nobody else may be sending by now."""
+    async def send_the_rest(self) -> None:  # no other process may be sending by now
+        task = self._record.task
         self._kept = keep_new_files(str(self._directory.unpacked), str(self._directory.outputs))
         if self._kept:
             self._event("kept", self._kept)
-        if not self.wanted or not self._places:
+        if not self._record.grants or not (task.results or task.folders):
             return
         self.busy = True
         self._changed()
         try:
-            problem = _KILLED if self._given_up.is_set() else await self._signing.in_thread(self._last_look)
+            problem = _KILLED if self._given_up.is_set() else await self.in_thread(self._last_look)
         except Exception as error:  # whatever it is: the job must end
             log.exception("internal error: the last results were not uploaded")
             problem = f"internal error: {error!r}"
         self.busy = False
         for node in self._directory.node_names():  # theirs was the same directory
-            self._signing.forget(node)
-        self._signing.note(_OWN, problem)
+            self.forget(node)
+        self.note(_OWN, problem)
 
     def _last_look(self) -> str:
         from petctl.agent.data.uploader import Outbox, lock_path
         from petctl.errors import GivenUp
         from petctl.storage.core.files import Depot
 
-        base = str(self._directory.path)
+        base, task = str(self._directory.path), self._record.task
         problems = []
         lock = take_lock(lock_path(base), within=LOCK_PATIENCE)
         if lock is None:
             return "another process of this machine still sends from the job's directory"
         try:
-            if self._task.results:
+            if task.results:
                 directories = (str(self._directory.outputs), str(self._directory.logs))
                 depot = Depot(self._current().ask, self._given_up)
-                outbox = Outbox(depot, base, *directories, self._task.results, self._given_up.is_set)
+                outbox = Outbox(depot, base, *directories, task.results, self._given_up.is_set)
                 outbox.look(last=True)
                 problems += outbox.problems[:3]
-            if self._task.folders:
+            if task.folders:
                 from petctl.agent.data.folders import send_left
 
-                send_left(self._task, self._current().ask, problems.append, self._given_up)
+                send_left(task, self._current().ask, problems.append, self._given_up)
         except GivenUp:
             problems.append(_KILLED)
         except (PetctlError, OSError) as error:
@@ -116,5 +101,5 @@ class Sending:
         if self._grants is None:
             from petctl.submission.results import CurrentGrants  # few jobs have a store
 
-            self._grants = CurrentGrants(self._places, self._directory.home)
+            self._grants = CurrentGrants(self._record.grants, self._directory.home)
         return self._grants

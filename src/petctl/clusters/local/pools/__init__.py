@@ -3,5 +3,4 @@
 pool.py          one of them, as a resource; spec.py: its description
 model.py         what its nodes should become, pure; nodes.py: the table of them
 setup.py         prepares one node; mounts.py: what all its jobs find under one root
-preemption.py    how a running job gives nodes back
 """

@@ -1,4 +1,4 @@
-"""How many nodes a job in pods should have, and which: what its user or its cluster wants, in the machine's words.
+"""Nodes that the platform makes: how many a job should have, and which, as its user or its cluster says.
 
     scale(wanted)            the user's word. Where the cluster numbers its nodes from 0, the highest are given up
     resize(wanted, nodes)    an operator's, with the names of all nodes that it has or is about to make; the answer says
@@ -11,13 +11,15 @@ goes on from what is remembered (`state_dir.py`). It starts and stops no node.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
+from dataclasses import replace
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
 
+from petctl.controller.nodes import Nodes
 from petctl.controller.state_dir import Memory
-from petctl.errors import PetctlError, UsageError
+from petctl.errors import PetctlError
 from petctl.rendezvous.core.decide import natural
-from petctl.rendezvous.core.events import Config, Expect, Scale, Unexpect
-from petctl.rendezvous.core.machine import Coordinator
+from petctl.rendezvous.core.events import Config, Expect, Roster, Scale, Unexpect
+from petctl.rendezvous.net.calls import NAMES, WHOLE, Call
 from petctl.text import scaling
 
 START_PATIENCE = 30.0  # seconds that a round waits for nodes that should come ...
@@ -25,68 +27,86 @@ ENOUGH_PATIENCE = 10.0  # ... or, once enough are ready without them, where no o
 LEARN_PATIENCE = 20.0  # ... and an operator for a new coordinator to find out which nodes are left
 
 
-class Sizing:
-    """The sizes of one job. `step` hands the machine a fact. Made inside the running loop."""
+class PlatformNodes(Nodes):
+    """The nodes of one job in pods. Made inside the running loop."""
+
+    reconnect = True
 
     def __init__(
         self,
         job_id: str,
         config: Config,
         numbered: bool,
-        machine: Coordinator,
         memory: Memory,
-        step: Callable[[object], None],
+        wanted: Optional[int] = None,
+        empty: bool = False,
+        gone: bool = False,
     ) -> None:
-        self._id, self._config, self._numbered = job_id, config, numbered
-        self._machine, self._memory, self._step = machine, memory, step
+        """`wanted`: the last size on the cluster's record. `empty`: the cluster began with no nodes, and makes the
+        first ones; `gone`: none of the nodes before runs."""
+        super().__init__(job_id, config)
+        self._numbered, self._memory = numbered, memory
+        self._first_wanted = memory.wanted or wanted or config.wanted
+        self._empty, self._gone = empty, gone
         self._wish = memory.wanted  # of the user, as far as this container heard it
         self._nodes, self._released = memory.nodes  # of an operator's last word: all, and those that it gives up
         self._announced: Set[str] = set()  # nodes that were waited for once, or came; a lost one may come again
         self._learnt = asyncio.Event()  # the machine knows which nodes are left
 
-    def begin(self, fresh: bool, empty: bool) -> None:
-        """Nodes that should be there are waited for. `empty`: a cluster that starts with none makes the first ones."""
+    @property
+    def wanted(self) -> int:
+        return self.machine.wanted
+
+    def first_config(self) -> Config:
+        wanted = max(self.config.min_nodes, min(self._first_wanted, self.config.max_nodes))
+        return replace(self.config, wanted=wanted)
+
+    def calls(self) -> Dict[str, Call]:
+        return {"resize": Call(self.resize, {"wanted": WHOLE, "nodes": NAMES})}
+
+    def adopt(self) -> None:
+        if self._gone:
+            self.step(Roster(()))
+
+    def begin(self, fresh: bool) -> None:
         if fresh:
             self._learnt.set()
-        if self._numbered or (empty and not self._nodes):
+        if self._numbered or (self._empty and not self._nodes):
             self._expect(self._first())
         else:
             self._expect([name for name in self._nodes if name not in self._released])
 
-    def learn(self) -> None:
-        """The nodes have said how many are wanted; a wish that they had not heard of is newer."""
+    def learn(self) -> None:  # a wish that the nodes had not heard of is newer than what they say
         if self._learnt.is_set():
             return
         self._learnt.set()
-        machine = self._machine
+        machine = self.machine
         wish = machine.wanted if self._wish is None else self._wish
         if wish != machine.wanted:
-            self._step(Scale(wish, self._surplus(wish)))
+            self.step(Scale(wish, self._surplus(wish)))
         elif not self._numbered and self._staying(self._released):
-            self._step(Scale(wish, tuple(self._released)))
-        if self._numbered and machine.wanted > self._config.wanted:
+            self.step(Scale(wish, tuple(self._released)))
+        if self._numbered and machine.wanted > self.config.wanted:
             self._expect(self._first())
 
-    def lost(self, name: str) -> None:
-        """A node is gone: should it be named again, then it is another one that is on its way."""
+    def lost(self, name: str, incarnation: str) -> None:  # named again, it is another one that is on its way
         self._announced.discard(name)
 
     def scale(self, wanted: int) -> str:
-        """The user wants so many."""
-        self._check(wanted)
-        before = self._machine.wanted
+        self.check(wanted)
+        before = self.machine.wanted
         self._memory.wanted = self._wish = wanted
-        self._step(Scale(wanted, self._surplus(wanted)))
+        self.step(Scale(wanted, self._surplus(wanted)))
         if self._numbered:
             self._expect(self._first())
         return scaling(before, wanted)
 
     async def resize(self, wanted: int, nodes: Sequence[str]) -> Dict[str, Any]:
         """The cluster has these nodes and wants so many: which to give up. The same answer until they have gone."""
-        self._check(wanted)
+        self.check(wanted)
         await self._until_learnt()
-        self._check(wanted)
-        machine, before = self._machine, self._machine.wanted
+        self.check(wanted)
+        machine, before = self.machine, self.machine.wanted
         nodes = sorted(set(nodes), key=natural)
         released = self._given_up(nodes, len(nodes) - wanted)
         if (self._nodes, self._released) != (nodes, released):
@@ -95,9 +115,9 @@ class Sizing:
         if self._wish != wanted:
             self._memory.wanted = self._wish = wanted
         if not machine.expected.issubset(nodes):
-            self._step(Unexpect(tuple(machine.expected.difference(nodes))))
+            self.step(Unexpect(tuple(machine.expected.difference(nodes))))
         if wanted != before or self._staying(released) or machine.expected.intersection(released):
-            self._step(Scale(wanted, tuple(released)))
+            self.step(Scale(wanted, tuple(released)))
         self._announced.intersection_update(nodes)
         self._announced.difference_update(released)
         others = [name for name in nodes if name not in released]
@@ -112,18 +132,7 @@ class Sizing:
         if len(before) >= surplus:
             return before[len(before) - max(0, surplus) :]  # the last had work to do, and cannot be called back
         others = [name for name in nodes if name not in before]
-        return before + self._machine.cheapest(others)[: surplus - len(before)]
-
-    def _check(self, wanted: int) -> None:
-        least, most = self._config.min_nodes, self._config.max_nodes
-        if not least <= wanted <= most:
-            raise UsageError(
-                f"{self._id} may have {least} to {most} nodes, not {wanted}; "
-                "a job's bounds are set when it is submitted"
-            )
-        end = self._machine.outcome or self._machine.ending
-        if end is not None:
-            raise UsageError(f"{self._id} is ending: {end.sentence}")
+        return before + self.machine.cheapest(others)[: surplus - len(before)]
 
     async def _until_learnt(self) -> None:
         """A coordinator that has just begun would take nodes that have not reported yet for idle ones."""
@@ -131,26 +140,26 @@ class Sizing:
             await asyncio.wait_for(self._learnt.wait(), LEARN_PATIENCE)
         except asyncio.TimeoutError:
             raise PetctlError(
-                f"the coordinator of {self._id} does not know yet which nodes are left; try again"
+                f"the coordinator of {self.job_id} does not know yet which nodes are left; try again"
             ) from None
 
     def _first(self) -> List[str]:
-        return [str(index) for index in range(self._machine.wanted)]
+        return [str(index) for index in range(self.machine.wanted)]
 
     def _expect(self, names: Sequence[str]) -> None:
         """These should be there, and are waited for, unless they take too long."""
         self._announced.update(names)
         if names:
-            self._step(Expect(tuple(names), START_PATIENCE, ENOUGH_PATIENCE if self._numbered else 0.0))
+            self.step(Expect(tuple(names), START_PATIENCE, ENOUGH_PATIENCE if self._numbered else 0.0))
 
     def _surplus(self, wanted: int) -> Tuple[str, ...]:
         """Nodes that there should not be: those that an operator gives up, or with too high a number."""
         if not self._numbered:
             return tuple(self._released)
-        known = {*self._machine.nodes, *self._machine.expected}
+        known = {*self.machine.nodes, *self.machine.expected}
         return tuple(name for name in known if name.isdigit() and int(name) >= wanted)
 
     def _staying(self, names: Sequence[str]) -> List[str]:
         """Those that are here and do not know yet that they should go."""
-        here = self._machine.nodes
+        here = self.machine.nodes
         return [name for name in names if name in here and not here[name].goes]

@@ -1,8 +1,10 @@
-"""A job's chronicle: takes its events in at once, and keeps a picture of the moment that is never far behind.
+"""The seam between a job's controller and what is kept of the job: its events, its newest status and its outcome.
 
-A picture is made not more often than readers can look, and one that differs only in the workers' progress less often
-still. Where events and pictures go is up to whoever derives from it. It must not decide anything about the job, and it
-never waits for a reader.
+    a directory    clusters/local/controller/journal.py: a file each, and the user's wish to end the job
+    a container    container.py: stdout, the termination message, and clients that watch
+
+Events are kept at once. A status is made not more often than readers can look, and one that differs only in the
+workers' progress less often still. A journal decides nothing about the job, and never waits for a reader.
 """
 
 from __future__ import annotations
@@ -10,11 +12,12 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, Optional
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional
 
-from petctl.controller.status.records import History, close_status, new_event
+from petctl.controller.journals.records import History, close_status, new_event
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import Outcome
+from petctl.rendezvous.net.calls import Call
 
 INTERVAL = 0.05  # seconds between two pictures
 PROGRESS_INTERVAL = 1.0  # ... and between two that differ only in the progress of the workers
@@ -26,8 +29,11 @@ def as_it_was(status: JobStatus) -> JobStatus:
     return status
 
 
-class Chronicle:
+class Journal:
     """`picture` makes the newest status of the last one whenever one is due; `status` is the last that was made."""
+
+    outcome: Optional[Outcome] = None  # that an earlier controller has put on record
+    mortal = False  # it is lost with the machine: nodes keep the history, too
 
     def __init__(self, status: JobStatus, events: Iterable[Dict[str, Any]]) -> None:
         self.history = History()
@@ -48,6 +54,29 @@ class Chronicle:
     def put_status(self, last: bool) -> bool:
         """Where a new picture goes; whether it got there."""
         raise NotImplementedError
+
+    def put_outcome(self, outcome: Outcome, facts: Mapping[str, Any]) -> Outcome:
+        """Makes the job's end durable, before anything is told of it; the one that is on record, should it have ended
+        before. `facts`: what a record that outlives all others has to tell besides."""
+        raise NotImplementedError
+
+    def cancelled(self) -> Optional[bool]:
+        """Whether the user wished to end the job while no controller heard it, and (True) to kill it."""
+        return None
+
+    @property
+    def began(self) -> float:
+        """From when the job's time limit counts."""
+        return self.history.started or time.time()
+
+    def calls(self) -> Dict[str, Call]:
+        """Control calls of this kind of journal."""
+        return {}
+
+    def totals(self) -> Dict[str, Any]:
+        """What has been counted so far: few figures, for a caller that asks about many jobs."""
+        history = self.history
+        return {"rounds_run": history.ran, "nodes_lost": history.nodes_lost, "seconds_lost": history.seconds_lost}
 
     def event(self, kind: str, sentence: str, **data: Any) -> None:
         """Something happens: it is passed on at once, and then the status that follows from it."""

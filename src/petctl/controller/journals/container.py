@@ -1,20 +1,24 @@
-"""A pod coordinator's notice board: its events are printed and remembered, its newest status is there for all to watch.
+"""The journal of a controller in a container: events are printed, the newest status is there for all to watch, and the
+outcome is in the container's termination message. The next process of the container finds the events (`--state`).
 
-Every picture has a version, which no other picture of the job has, whichever coordinator made it. It decides nothing.
+Every status has a version, which no other status of the job has, whichever controller made it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
-from petctl.controller.status.event_printer import Printer
-from petctl.controller.status.journal import Chronicle, as_it_was
-from petctl.controller.status.records import append_event, new_event
+from petctl.controller.journals.event_printer import Printer
+from petctl.controller.journals.journal import Journal, as_it_was
+from petctl.controller.journals.records import append_event, new_event, read_events
+from petctl.controller.termination_message import read_message, write_message
 from petctl.job.status import JobStatus
-from petctl.rendezvous.core.messages import Outcome
+from petctl.rendezvous.core.messages import Outcome, decode_outcome
+from petctl.rendezvous.net.calls import NUMBER, WHOLE, Call
 
 WATCH_LIMIT = 30.0  # seconds that a watcher may wait for an answer
 _PICTURES = 1 << 24  # of one coordinator; versions of two of them do not meet below that
@@ -22,15 +26,21 @@ _PICTURES = 1 << 24  # of one coordinator; versions of two of them do not meet b
 log = logging.getLogger("petctl.coordinator")
 
 
-class Board(Chronicle):
-    """One job's chronicle, for whoever reads the container's output or asks the coordinator."""
+class ContainerJournal(Journal):
+    """One job's journal, for all who read the container's output or ask its controller."""
 
-    def __init__(
-        self, status: JobStatus, events: List[Dict[str, Any]], epoch: int, memory: Path, printer: Printer
-    ) -> None:
-        super().__init__(status, events)
+    mortal = True
+
+    def __init__(self, status: JobStatus, epoch: int, memory: Path, message: Path, printer: Printer) -> None:
+        """`memory`: where events are kept for the next process; `message`: the container's termination message."""
+        past = read_events(memory)
+        super().__init__(status, past)
         self.version = epoch * _PICTURES
-        self._memory, self._printer = memory, printer
+        self._began = float(past[0]["time"]) if past else time.time()
+        self._memory, self._message, self._printer = memory, message, printer
+        written = read_message(message)
+        self.outcome = decode_outcome(written["outcome"]) if written else None
+        self._finished = float(written["finished"]) if written else 0.0
         self._forgetful = False  # an event could not be remembered
         self._watchers: Set[asyncio.Future[None]] = set()
         self._packed: Tuple[Optional[JobStatus], Dict[str, Any]] = (None, {})  # the newest status, and its short form
@@ -51,16 +61,23 @@ class Board(Chronicle):
         self._wake()
         return True
 
+    def put_outcome(self, outcome: Outcome, facts: Mapping[str, Any]) -> Outcome:
+        self._finished = time.time()
+        write_message(self._message, outcome, finished=self._finished, **facts)
+        return outcome
+
+    @property
+    def began(self) -> float:
+        """The job's first start, as far as this container knows it; else the container's."""
+        return self._began
+
+    def calls(self) -> Dict[str, Call]:
+        return {"status": Call(self.now), "watch": Call(self.watch, {"seen": WHOLE, "within": NUMBER})}
+
     def now(self) -> Dict[str, Any]:
         """The status of this very moment, in its short form."""
         self.write()
         return self._short()
-
-    def totals(self) -> Dict[str, Any]:
-        """What has been counted so far: few figures, for a caller that asks about many jobs."""
-        history = self.history
-        lost = {"nodes_lost": history.nodes_lost, "seconds_lost": history.seconds_lost}
-        return {"rounds_run": history.ran, **lost}
 
     async def watch(self, seen: int, within: float) -> Dict[str, Any]:
         """A picture other than `seen`, as soon as there is one, or the newest after `within` seconds."""
@@ -81,10 +98,10 @@ class Board(Chronicle):
             self._packed = (self.status, self.status.pack())
         return self._packed[1]
 
-    async def close(self, outcome: Outcome, finished: float, **late: Any) -> None:
+    async def close(self, outcome: Outcome, **late: Any) -> None:
         """The last picture, with what became known after the end: printed, and given to all who watch."""
         self.picture = as_it_was
-        self.finish(outcome, finished, **late)
+        self.finish(outcome, self._finished, **late)
         self._over = True
         self._wake()
         self._printer.print(new_event("final", outcome.sentence, status=self.status.pack()), always=True)
