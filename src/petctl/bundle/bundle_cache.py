@@ -57,7 +57,7 @@ class Cabinet:
         """An archive from elsewhere: gets its name when it has proved to be what that says."""
         import tempfile  # seldom needed, like the rest of it
 
-        from petctl.storage.core.chunks import local_error
+        from petctl.storage.core.body import local_error
 
         target = self.path(identity)
         make_private_directory(self._folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import NoRoom, StoreError, StoreUnreachable
-from petctl.storage.stores import http_client
+from petctl.storage.stores import signed_requests
 from tests.integration.storage.conftest import Proxy, Scene, fill, tree
 from tests.integration.storage.proxy import Passed
 
@@ -80,7 +80,7 @@ def test_a_server_that_restarts_in_the_middle(scene: Scene, proxy: Proxy) -> Non
 def test_a_store_that_stays_away_ends_the_transfer_with_a_sentence(
     scene: Scene, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_client, "PATIENCE", 0.5)
+    monkeypatch.setattr(signed_requests, "PATIENCE", 0.5)
     source = fill(scene.folder / "source", SIZES)
     proxy.trouble = lambda method, target: "503" if method in ("PUT", "POST") else ""
     with pytest.raises(StoreUnreachable, match="keeps answering 503"):

@@ -13,13 +13,13 @@ import pytest
 
 from petctl.errors import StoreError
 from petctl.storage.core.answers import LARGEST, BadAnswer, Course, Markers, parse_xml, whole_number
-from petctl.storage.core.exchange import Exchange
+from petctl.storage.core.http_client import HttpClient
 from petctl.storage.core.objects import Objects
 from petctl.storage.stores.credentials import Access
-from petctl.storage.stores.http_client import Rest
 from petctl.storage.stores.location import parse_location
 from petctl.storage.stores.paging import page_children, page_entries
 from petctl.storage.stores.signed import SignedBucket
+from petctl.storage.stores.signed_requests import Rest
 from petctl.storage.transfer.parts import Records, S3Parts, part_size
 
 
@@ -260,7 +260,7 @@ def test_nodes_end_a_listing_that_goes_round() -> None:
 
     about = {"kind": "s3", "root": "s3://bucket", "prefix": ""}
     with pytest.raises(BadAnswer, match="has no end"):
-        list(Objects(ask, "grant", about, Exchange(), threading.Event()).entries())
+        list(Objects(ask, "grant", about, HttpClient(), threading.Event()).entries())
 
 
 @pytest.mark.timeout(30)
@@ -272,7 +272,7 @@ def test_nodes_end_a_listing_with_ever_new_markers() -> None:
 
     about = {"kind": "s3", "root": "s3://bucket", "prefix": ""}
     with pytest.raises(BadAnswer, match="has no end"):
-        list(Objects(ask, "grant", about, Exchange(), threading.Event()).entries())
+        list(Objects(ask, "grant", about, HttpClient(), threading.Event()).entries())
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 100])
@@ -290,7 +290,7 @@ def test_a_circle_of_markers_is_found_soon_wherever_it_begins(length: int) -> No
 
 @pytest.mark.timeout(30)
 def test_an_answer_in_endless_chunks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.storage.stores.http_connection.LARGEST", 1 << 20)
+    monkeypatch.setattr("petctl.storage.core.http_connection.LARGEST", 1 << 20)
     chunks = [b"10000\r\n" + bytes(1 << 16) + b"\r\n"] * 100
     with answering(CHUNKED, *chunks) as endpoint, pytest.raises(StoreError, match="longer than 1 MiB"):
         list(page_entries(store(endpoint), "s3", ""))
@@ -298,10 +298,10 @@ def test_an_answer_in_endless_chunks_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.timeout(30)
 def test_nodes_do_not_keep_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.storage.core.exchange.LARGEST", 1 << 20)
+    monkeypatch.setattr("petctl.storage.core.http_connection.LARGEST", 1 << 20)
     long = answer(bytes(3_000_000))
     with answering(long) as endpoint, pytest.raises(BadAnswer, match="longer than 1 MiB"):
-        Exchange().once("GET", endpoint)
+        HttpClient().once("GET", endpoint)
 
 
 def test_numbers() -> None:

@@ -46,5 +46,5 @@ def test_a_bucket_is_opened_without_the_standard_librarys_web_client() -> None:
     modules = modules_after(
         "from petctl.storage.stores.signed import open_bucket\nfrom petctl.storage.transfer.transfer import transfer"
     )
-    assert "petctl.storage.stores.http_client" in modules
+    assert "petctl.storage.stores.signed_requests" in modules
     assert not modules & {"http.client", "urllib.request", "obstore", "asyncio"}

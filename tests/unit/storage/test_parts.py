@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from petctl.errors import Damaged, NoSuchPlace, StoreError
-from petctl.storage.stores.body import Held
-from petctl.storage.transfer.checksums import CRC32, MD5, Kinds, crc32_text, whole_crc32
+from petctl.storage.core.body import Held
+from petctl.storage.core.checksums import CRC32, MD5, Kinds, crc32_text, whole_crc32
 from petctl.storage.transfer.parts import MIB, Records, S3Parts, whole_headers
 
 PARTS = [bytes(8 * MIB), b"end"]

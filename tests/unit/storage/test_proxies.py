@@ -15,8 +15,8 @@ import pytest
 from petctl.bundle.download import download
 from petctl.clusters.certificate import make_certificate
 from petctl.errors import UsageError
-from petctl.storage.core import exchange
-from petctl.storage.core.exchange import Exchange
+from petctl.storage.core import http_client
+from petctl.storage.core.http_client import HttpClient
 from petctl.storage.core.http_proxy import proxy_headers, proxy_of
 
 PROXY = {"HTTPS_PROXY": "http://proxy:3128", "HTTP_PROXY": "http://plain:3128"}
@@ -145,8 +145,8 @@ def test_a_node_reaches_its_store_through_the_proxy(tmp_path: Path, monkeypatch:
     monkeypatch.delenv("no_proxy", raising=False)
     with tls_store(tmp_path) as (port, trusting), proxy(port) as (url, told):
         monkeypatch.setenv("HTTPS_PROXY", url)
-        monkeypatch.setattr(exchange, "_tls_context", lambda: trusting)
-        asking = Exchange()
+        monkeypatch.setattr(http_client, "tls_context", lambda: trusting)
+        asking = HttpClient()
         for _ in range(2):  # over one connection
             assert asking.once("GET", "https://store.example.org/bucket/x?sig=hidden").body == b"secret"
     assert len(told) == 1 and told[0].startswith("CONNECT store.example.org:443 ")
@@ -174,8 +174,8 @@ def test_a_node_goes_round_the_proxy_where_no_proxy_says_so(
     with tls_store(tmp_path) as (port, trusting), proxy(port) as (url, told):
         monkeypatch.setenv("HTTPS_PROXY", url)
         monkeypatch.setenv("NO_PROXY", rule)
-        monkeypatch.setattr(exchange, "_tls_context", lambda: trusting)
-        assert Exchange().once("GET", f"https://store.example.org:{port}/bucket/x").body == b"secret"
+        monkeypatch.setattr(http_client, "tls_context", lambda: trusting)
+        assert HttpClient().once("GET", f"https://store.example.org:{port}/bucket/x").body == b"secret"
     assert told == []
 
 
@@ -209,6 +209,6 @@ def test_without_tls_the_proxy_is_told_the_whole_address(monkeypatch: pytest.Mon
     monkeypatch.delenv("no_proxy", raising=False)
     with proxy(None) as (url, told):
         monkeypatch.setenv("HTTP_PROXY", url)
-        assert Exchange().once("GET", "http://store.example.org:8333/bucket/x").body == b"plain"
+        assert HttpClient().once("GET", "http://store.example.org:8333/bucket/x").body == b"plain"
     assert told[0].startswith("GET http://store.example.org:8333/bucket/x HTTP/1.1")
     assert told[0].count("Host: store.example.org:8333") == 1

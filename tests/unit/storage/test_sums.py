@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from petctl.storage.transfer.checksums import (
+from petctl.storage.core.checksums import (
     CRC32,
     MD5,
     Kinds,

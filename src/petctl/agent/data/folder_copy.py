@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 from petctl.errors import GivenUp, PetctlError
 from petctl.files import hold, open_lock, replace, wait_for_lock
-from petctl.storage.core.chunks import local_error
+from petctl.storage.core.body import local_error
 from petctl.storage.core.endpoint import PART_SUFFIX
 
 _JOBS = 50  # so many jobs a copy remembers to be fresh for

@@ -4,8 +4,8 @@
     DIRECTORY/bin/python3       the interpreter
     DIRECTORY/lib/              its shared libraries, the C library included
     DIRECTORY/lib/python3.X/    the standard library; nothing that was installed beside it
-    DIRECTORY/lib/ca.pem        certificates of authorities, where that system has some (storage/core/exchange.py reads
-                                them)
+    DIRECTORY/lib/ca.pem        certificates of authorities, where that system has some (storage/core/http_client.py
+                                reads them)
 
     DIRECTORY/bin/loader --library-path DIRECTORY/lib DIRECTORY/bin/python3 ...
 

@@ -27,7 +27,7 @@ def publish(config: Config, pinned: Pin) -> str:
     """Sends a pinned snapshot to `code_path`; the location, or nothing where there is no such place."""
     if config.code_path is None:
         return ""
-    from petctl.storage.core.chunks import local_error
+    from petctl.storage.core.body import local_error
     from petctl.storage.stores.location import parse_location
     from petctl.storage.transfer.plan import open_end, open_source
     from petctl.storage.transfer.transfer import Tally, transfer

@@ -13,9 +13,10 @@ from typing import Callable, Iterator, Sequence
 
 from petctl.errors import NoSuchPlace, Refused
 from petctl.files import replacing
-from petctl.storage.core.chunks import Body, Incoming, local_error, opened
+from petctl.storage.core.body import Body, local_error, opened
 from petctl.storage.core.endpoint import PART_SUFFIX, Entry
 from petctl.storage.core.grants import check_path
+from petctl.storage.core.incoming_file import Incoming
 
 
 class Directory:
@@ -53,7 +54,7 @@ class Directory:
         try:
             os.makedirs(folder, exist_ok=True)
             with replacing(target, draft=draft) as file:
-                for block in body:
+                for block in body.pieces():
                     file.write(block)
                     self._moved(len(block))
                 file.flush()
@@ -66,7 +67,7 @@ class Directory:
         """Copies a file out."""
         self._check()
         with opened(os.path.join(self._root, check_path(entry.path)), entry.size) as body:
-            for block in body:
+            for block in body.pieces():
                 incoming.write(block)
                 self._moved(len(block))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Protocol, Sequence
 
-from petctl.storage.core.chunks import Body, Incoming
+from petctl.storage.core.body import Body
+from petctl.storage.core.incoming_file import Incoming
 
 PART_SUFFIX = ".petctl-part"
 """Of files that are not complete."""

@@ -20,11 +20,12 @@ from petctl.errors import Damaged, GivenUp, NoSuchPlace, PetctlError, Refused, S
 from petctl.files import replacing
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile
-from petctl.storage.core.chunks import Held, Incoming, local_error, opened
+from petctl.storage.core.body import Held, local_error, opened
 from petctl.storage.core.directory import Directory
 from petctl.storage.core.endpoint import PART_SUFFIX, Endpoint, Entry
-from petctl.storage.core.exchange import Exchange
 from petctl.storage.core.grants import Grants
+from petctl.storage.core.http_client import HttpClient
+from petctl.storage.core.incoming_file import Incoming
 from petctl.storage.core.objects import PATIENCE, Ask, Objects
 
 PAUSE = 0.2  # seconds between two attempts at a coordinator that is away
@@ -81,7 +82,7 @@ class Depot:
         """`patience`: seconds that a store may be away."""
         self._ask, self._given_up, self._patience = ask, given_up or threading.Event(), patience
         self.moved = 0
-        self._exchange = Exchange(self._count)
+        self._http = HttpClient(self._count)
         self._places: Dict[str, Endpoint] = {}
 
     def entries(self, grant: str) -> Iterator[Entry]:
@@ -126,7 +127,7 @@ class Depot:
             if about["kind"] == "file":
                 place = Directory(str(about["directory"]), str(about["base"]), self._count)
             else:
-                place = Objects(self._ask, grant, about, self._exchange, self._given_up, self._patience)
+                place = Objects(self._ask, grant, about, self._http, self._given_up, self._patience)
             self._places[grant] = place
         return place
 

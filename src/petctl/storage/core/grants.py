@@ -10,7 +10,6 @@ not known here: whoever makes the grants also makes them anew when keys may have
 
 from __future__ import annotations
 
-import http.client
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -20,8 +19,8 @@ from urllib.parse import quote, urlencode
 
 from petctl.errors import PetctlError, ProtocolError, Refused, StoreError
 from petctl.storage.core.answers import BadAnswer, parse_xml, whole_number
-from petctl.storage.core.exchange import Exchange
 from petctl.storage.core.folder_markers import stands_for_folder
+from petctl.storage.core.http_client import HttpClient
 from petctl.storage.core.signing import AwsKey, blob_sas, sigv4_url
 from petctl.storage.core.store_errors import PASSING, reason, refusal, unreachable
 
@@ -96,12 +95,12 @@ class Grants(Mapping[str, Grant]):
         if found.kind == "file":
             raise ProtocolError(f"{grant!r} is a directory: nodes list it themselves")
         root, where = found.shown or found.base, f"{found.shown or found.base}/{found.prefix}"
-        exchange = Exchange()
+        http = HttpClient()
         problem: PetctlError
         for _ in range(ATTEMPTS):
             try:
-                answer = exchange.once("GET", _page_url(found, str(after), datetime.now(timezone.utc)))
-            except (OSError, http.client.HTTPException) as error:
+                answer = http.once("GET", _page_url(found, str(after), datetime.now(timezone.utc)))
+            except OSError as error:
                 problem = unreachable(root, reason(error), found.base)
                 continue
             if answer.status == 200:

@@ -6,9 +6,7 @@ connections is asked again for a while; a URL that is refused is signed anew onc
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import http.client
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -17,10 +15,13 @@ from xml.sax.saxutils import escape
 
 from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, StoreError
 from petctl.storage.core.answers import BadAnswer, Course, Markers, parse_xml
-from petctl.storage.core.chunks import CHECKSUM, PART_SIZE, Body, Held, Incoming, Slice, checksum_of_parts
+from petctl.storage.core.body import NOTHING, Body, FileSlice, Held
+from petctl.storage.core.checksums import MD5, Sum, base64_text, whole_md5
 from petctl.storage.core.endpoint import Entry
-from petctl.storage.core.exchange import Answer, Exchange
 from petctl.storage.core.grants import LIFE, REQUESTS, check_path
+from petctl.storage.core.http_client import Answer, HttpClient
+from petctl.storage.core.http_connection import Head
+from petctl.storage.core.incoming_file import CHECKSUM, PART_SIZE, Incoming
 from petctl.storage.core.store_errors import PASSING, reason, refusal, unreachable
 
 PATIENCE = 60.0  # seconds that a store may be away
@@ -28,6 +29,8 @@ WHOLE = 64 << 20  # bytes; larger files go by parts
 PART = 8 << 20
 MOST_PARTS = 10_000
 QUESTION = 256 << 10  # bytes of names in one question to the coordinator, whose frames are limited
+
+_COMPLETE = Answer(Head("HTTP/1.1 206"), b"")
 
 Ask = Callable[[str, Dict[str, Any]], Any]
 
@@ -40,11 +43,11 @@ class Objects:
         ask: Ask,
         grant: str,
         about: Mapping[str, Any],
-        exchange: Exchange,
+        http: HttpClient,
         given_up: threading.Event,
         patience: float = PATIENCE,
     ) -> None:
-        self._ask, self._grant, self._exchange, self._given_up = ask, grant, exchange, given_up
+        self._ask, self._grant, self._http, self._given_up = ask, grant, http, given_up
         self._patience = patience
         self._kind, self._root = str(about["kind"]), str(about["root"])
         self._prefix = str(about["prefix"])
@@ -78,13 +81,13 @@ class Objects:
 
     def put(self, path: str, body: Body) -> str:
         """Makes an object; its tag, as `entries` will show it."""
-        if isinstance(body, Slice) and body.length > WHOLE:
+        if isinstance(body, FileSlice) and body.length > WHOLE:
             part = max(PART, -(-body.length // (MOST_PARTS << 20)) << 20)
             slices = [body.part(start, min(part, body.length - start)) for start in range(0, body.length, part)]
             if self._kind == "az":
                 return self._put_blocks(path, slices, part)
             return self._put_parts(path, slices)
-        digest = body.md5()
+        digest = body.sums(MD5).md5
         headers = {"content-type": "application/octet-stream"}
         if self._kind == "az":
             headers.update({"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM}": digest.hex()})
@@ -96,9 +99,9 @@ class Objects:
 
         def attempt(url: str) -> Answer:
             if incoming.received == entry.size and entry.size:
-                return Answer(206, {}, b"")  # the cut came behind the last byte
+                return _COMPLETE  # the cut came behind the last byte
             rest = {"range": f"bytes={incoming.received}-"} if incoming.received else {}
-            return self._exchange.once("GET", url, {**same, **rest}, take=incoming.take)
+            return self._http.once("GET", url, {**same, **rest}, take=incoming.take)
 
         self._until_answered("GET", entry.path, {}, attempt, lambda: incoming.received)
 
@@ -107,21 +110,24 @@ class Objects:
         with contextlib.suppress(NoSuchPlace):
             self._send("DELETE", path, {})
 
-    def _put_blocks(self, path: str, slices: List[Slice], part: int) -> str:
-        digests: List[bytes] = []
+    def _put_blocks(self, path: str, slices: List[FileSlice], part: int) -> str:
+        sums: List[Sum] = []
         for number, piece in enumerate(slices):
-            digests.append(piece.md5())
-            self._send("PUT", path, {"comp": "block", "blockid": _block_id(number, digests[-1])}, piece, digests[-1])
-        blocks = "".join(f"<Latest>{_block_id(number, digest)}</Latest>" for number, digest in enumerate(digests))
+            sums.append(piece.sums(MD5))
+            query = {"comp": "block", "blockid": _block_id(number, sums[-1].md5)}
+            self._send("PUT", path, query, piece, sums[-1].md5)
+        blocks = "".join(f"<Latest>{_block_id(number, known.md5)}</Latest>" for number, known in enumerate(sums))
         headers = {
             f"x-ms-meta-{PART_SIZE}": str(part),
-            f"x-ms-meta-{CHECKSUM}": checksum_of_parts(digests),
+            f"x-ms-meta-{CHECKSUM}": whole_md5(sums),
             "x-ms-blob-content-type": "application/octet-stream",
         }
         text = Held(f"<?xml version='1.0' encoding='utf-8'?><BlockList>{blocks}</BlockList>".encode())
-        return _tag(self._send("PUT", path, {"comp": "blocklist"}, text, text.md5(), headers).headers.get("etag"))
+        return _tag(
+            self._send("PUT", path, {"comp": "blocklist"}, text, text.sums(MD5).md5, headers).headers.get("etag")
+        )
 
-    def _put_parts(self, path: str, slices: List[Slice]) -> str:
+    def _put_parts(self, path: str, slices: List[FileSlice]) -> str:
         try:
             upload = parse_xml(self._send("POST", path, {"uploads": ""}).body).findtext("UploadId") or ""
         except BadAnswer:
@@ -129,18 +135,18 @@ class Objects:
         try:
             items = ""
             for number, piece in enumerate(slices, start=1):
-                digest = piece.md5()
+                digest = piece.sums(MD5).md5
                 answer = self._send("PUT", path, {"partNumber": str(number), "uploadId": upload}, piece, digest)
                 tag = escape(answer.headers.get("etag", ""))
                 items += f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
             text = Held(f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode())
-            answer = self._send("POST", path, {"uploadId": upload}, text, text.md5())
+            answer = self._send("POST", path, {"uploadId": upload}, text, text.sums(MD5).md5)
             if b"<Error>" in answer.body:  # S3 may have begun to answer 200 before it knew
                 raise StoreError(f"{self.shown(path)}: the store could not combine the parts")
         except BaseException:  # parts that nobody will finish would be kept, and paid for
-            with contextlib.suppress(PetctlError, OSError, http.client.HTTPException):
+            with contextlib.suppress(PetctlError, OSError):
                 (url,) = self._sign([{"method": "DELETE", "path": path, "query": {"uploadId": upload}}])
-                self._exchange.once("DELETE", url)
+                self._http.once("DELETE", url)
             raise
         try:
             return _tag(parse_xml(answer.body).findtext("ETag"))
@@ -152,19 +158,14 @@ class Objects:
         method: str,
         path: str,
         query: Dict[str, str],
-        body: Optional[Body] = None,
+        body: Body = NOTHING,
         digest: bytes = b"",
         headers: Optional[Dict[str, str]] = None,
     ) -> Answer:
         given = dict(headers or {})
         if digest:
-            given["content-md5"] = base64.b64encode(digest).decode()
-        length = body.length if body is not None else 0
-
-        def attempt(url: str) -> Answer:
-            return self._exchange.once(method, url, given, body or (), length)
-
-        return self._until_answered(method, path, query, attempt)
+            given["content-md5"] = base64_text(digest)
+        return self._until_answered(method, path, query, lambda url: self._http.once(method, url, given, body))
 
     def _until_answered(
         self,
@@ -183,7 +184,7 @@ class Objects:
                 answer = attempt(url)
             except PetctlError:
                 raise  # not the store's doing; a full disk is an OSError too
-            except (OSError, http.client.HTTPException) as error:
+            except OSError as error:
                 problem = unreachable(self._root, reason(error), _endpoint(url))
             else:
                 if answer.status < 300:
@@ -236,7 +237,7 @@ def _handfuls(paths: Sequence[str]) -> Iterator[List[str]]:
 
 
 def _block_id(number: int, digest: bytes) -> str:
-    return base64.b64encode(f"petctl-{number:05d}-{digest.hex()}".encode()).decode()
+    return base64_text(f"petctl-{number:05d}-{digest.hex()}".encode())
 
 
 def _endpoint(url: str) -> str:

@@ -74,6 +74,8 @@ def unreachable(root: str, reason: str, endpoint: str = "") -> StoreUnreachable:
 
 def reason(error: BaseException) -> str:
     """Why a connection failed, in a few words."""
+    if isinstance(error, (BlockingIOError, TimeoutError)):  # by the kernel's clock, or Python's
+        return "it did not answer in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

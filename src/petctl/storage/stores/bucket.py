@@ -13,13 +13,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TypeVar
 
 from petctl.errors import Damaged, NoSuchPlace, PetctlError, Refused
-from petctl.storage.stores.body import Body, FileSlice, Held
+from petctl.storage.core.body import Body, FileSlice, Held
+from petctl.storage.core.checksums import CRC32, MD5, Known
 from petctl.storage.stores.credentials import Access
 from petctl.storage.stores.endpoint import Entry, Sink
 from petctl.storage.stores.location import Location
 from petctl.storage.stores.opening import open_store
 from petctl.storage.stores.store_errors import explain
-from petctl.storage.transfer.checksums import CRC32, MD5, Known
 from petctl.storage.transfer.parts import CHECKSUM_NAME, PART, PART_SIZE_NAME, part_size
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Iterator, NamedTuple, Protocol, Sequence, runtime_checkable
 
-from petctl.storage.stores.body import Body
+from petctl.storage.core.body import Body
+from petctl.storage.core.checksums import Kinds, Known, Sum
 from petctl.storage.stores.location import Location
-from petctl.storage.transfer.checksums import Kinds, Known, Sum
 
 
 class Entry(NamedTuple):

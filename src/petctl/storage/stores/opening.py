@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 from petctl.storage.stores.credentials import Access
-from petctl.storage.stores.http_client import PATIENCE
 from petctl.storage.stores.location import Location
+from petctl.storage.stores.signed_requests import PATIENCE
 
 
 def open_store(location: Location, access: Access) -> Any:

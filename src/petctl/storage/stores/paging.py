@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from petctl.storage.core.answers import BadAnswer, Course, Markers, parse_xml, whole_number
 from petctl.storage.core.folder_markers import FOLDER_MARK, stands_for_folder
 from petctl.storage.stores.endpoint import Entry
-from petctl.storage.stores.http_client import Rest
+from petctl.storage.stores.signed_requests import Rest
 
 _S3_COLUMNS = ("Key", "Size", "LastModified", "ETag")
 _AZURE_COLUMNS = ("Name", "Content-Length", "Last-Modified", "Etag")

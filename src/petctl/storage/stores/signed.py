@@ -13,18 +13,18 @@ from urllib.parse import parse_qs, quote
 
 from petctl.errors import NoSuchPlace, Refused
 from petctl.storage.core.answers import whole_number
+from petctl.storage.core.body import Body, Held
+from petctl.storage.core.checksums import Known, Sum, parse_crc32
 from petctl.storage.core.folder_markers import FOLDER_MARK
+from petctl.storage.core.http_connection import Head
 from petctl.storage.core.http_proxy import proxy_of
 from petctl.storage.core.signing import blob_sas
-from petctl.storage.stores.body import Body, Held
 from petctl.storage.stores.bucket import PLAIN_MD5, Bucket
 from petctl.storage.stores.credentials import Access, Surroundings, base_url, find_access
 from petctl.storage.stores.endpoint import Entry, Sink
-from petctl.storage.stores.http_client import Rest, probe
-from petctl.storage.stores.http_connection import Head
 from petctl.storage.stores.location import Location
 from petctl.storage.stores.paging import mail_time, page_children, page_entries
-from petctl.storage.transfer.checksums import Known, Sum, parse_crc32
+from petctl.storage.stores.signed_requests import Rest, probe
 from petctl.storage.transfer.parts import (
     CHECKSUM_NAME,
     CRC32_NAME,
@@ -122,7 +122,7 @@ class SignedBucket(Bucket):
 
     def lanes(self) -> Lanes:
         """A way for very many small objects; `asking`, `received` and `giving` are made for it."""
-        return Lanes(self._rest.dial)
+        return Lanes(self._rest.server.dial)
 
     def asking(self, entry: Entry) -> bytes:
         """The request for all of a small object."""

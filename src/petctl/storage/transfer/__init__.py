@@ -4,5 +4,4 @@ plan.py           which files go where, and which are there already, with the re
 transfer.py       does it; parts.py: large files by parts that survive a kill
 small_files.py    many small ones from one thread, by pipelining.py
 transfer_pool.py  so many threads, and so many bytes in flight
-checksums.py      what is compared
 """

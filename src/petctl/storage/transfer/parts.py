@@ -24,9 +24,8 @@ from xml.etree import ElementTree
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
 from petctl.files import make_private_directory, replace_json
 from petctl.storage.core.answers import BadAnswer, parse_xml, whole_number
-from petctl.storage.stores.body import Body, Held
-from petctl.storage.stores.http_client import Rest
-from petctl.storage.transfer.checksums import (
+from petctl.storage.core.body import Body, Held
+from petctl.storage.core.checksums import (
     CRC32,
     MD5,
     Kinds,
@@ -37,6 +36,7 @@ from petctl.storage.transfer.checksums import (
     whole_crc32,
     whole_md5,
 )
+from petctl.storage.stores.signed_requests import Rest
 
 MIB = 1 << 20
 PART = 8 * MIB

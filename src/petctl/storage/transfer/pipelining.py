@@ -2,7 +2,7 @@
 
 With a thread for each request, handing over from thread to thread costs more than the small file does. Here goes what
 goes well. Whatever does not (a refusal, a cut connection, an answer of an unusual form) is given back to be done by
-those who can wait, repeat and explain: `http_client.py`. Knows nothing of stores and signatures.
+those who can wait, repeat and explain: `signed_requests.py`. Knows nothing of stores and signatures.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import Callable
 
-from petctl.storage.stores.http_connection import ConnectionCut, Head
+from petctl.storage.core.http_connection import ConnectionCut, Head
 
 LARGEST = 1 << 18
 """Bytes of a body for which this is worth it."""

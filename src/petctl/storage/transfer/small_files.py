@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable
 
+from petctl.storage.core.http_connection import Head
 from petctl.storage.stores.endpoint import Endpoint
-from petctl.storage.stores.http_connection import Head
 from petctl.storage.stores.signed import SignedBucket
 from petctl.storage.transfer.pipelining import LARGEST
 from petctl.storage.transfer.plan import Pair

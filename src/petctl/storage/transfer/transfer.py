@@ -13,10 +13,10 @@ from functools import partial
 from typing import Callable
 
 from petctl.errors import Damaged, NoRoom, PetctlError, Refused, StoreError, StoreUnreachable
+from petctl.storage.core.checksums import MD5, Known, Sum
 from petctl.storage.stores.bucket import Bucket
 from petctl.storage.stores.endpoint import Endpoint, PartSink, Sink, StreamSink
 from petctl.storage.stores.store_errors import NoSuchBucket
-from petctl.storage.transfer.checksums import MD5, Known, Sum
 from petctl.storage.transfer.parts import PART
 from petctl.storage.transfer.plan import End, Pair, already_there, check_apart, pairs
 from petctl.storage.transfer.small_files import Quick

@@ -20,8 +20,8 @@ from petctl.compat.batchai.service.resource_store import Missing, Tree
 from petctl.errors import NoSuchPlace, UsageError
 from petctl.storage.stores.credentials import Surroundings, find_access
 from petctl.storage.stores.endpoint import Entry
-from petctl.storage.stores.http_client import Rest
 from petctl.storage.stores.location import Location
+from petctl.storage.stores.signed_requests import Rest
 from petctl.storage.transfer.plan import End, open_end
 from petctl.storage.transfer.transfer import Tally, transfer
 

@@ -8,46 +8,29 @@ checks.
 from __future__ import annotations
 
 import socket
-import ssl
 import time
-from collections import deque
 from datetime import datetime, timezone
 from functools import lru_cache
-from typing import Callable, Iterator, Mapping, NamedTuple
+from typing import Callable, Iterator, Mapping
 from urllib.parse import quote, urlencode, urlsplit
 
-from petctl.errors import Damaged, StoreError
+from petctl.errors import Damaged, PetctlError, StoreError
 from petctl.retry import Backoff
 from petctl.storage.core.answers import BadAnswer
+from petctl.storage.core.body import NOTHING, Body, own_buffer
+from petctl.storage.core.checksums import MD5, base64_text
+from petctl.storage.core.http_client import Answer, Server
+from petctl.storage.core.http_connection import Head, Wire
 from petctl.storage.core.signing import AwsKey, shared_key, sigv4_headers
 from petctl.storage.core.store_errors import PASSING, reason
-from petctl.storage.stores.body import Body, Held, own_buffer
 from petctl.storage.stores.credentials import Access, base_url
-from petctl.storage.stores.http_connection import Head, Wire, dial
 from petctl.storage.stores.location import Location
 from petctl.storage.stores.store_errors import refusal, unreachable
-from petctl.storage.transfer.checksums import MD5, base64_text
 
 PATIENCE = 60.0
 ANSWER_WITHIN = 60.0
 AZURE_VERSION = "2021-12-02"
 _CHECKSUMS = ("content-md5", "x-amz-checksum-crc32")
-_NOTHING = Held(b"")
-
-
-class Answer(NamedTuple):
-    """What the store said."""
-
-    head: Head
-    body: bytes
-
-    @property
-    def status(self) -> int:
-        return self.head.status
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        return self.head.headers
 
 
 class Rest:
@@ -57,11 +40,8 @@ class Rest:
         """`sign` (method, path -> URL) stands in where the store gave an identity and no key."""
         self._location, self._access, self._sign = location, access, sign
         self._base = base_url(location, access)
-        parts = urlsplit(self._base)
-        self._host = parts.netloc
-        self._tls = ssl.create_default_context() if parts.scheme == "https" else None
-        self._address = (parts.hostname or "", parts.port or (443 if self._tls else 80))
-        self._idle: deque[Wire] = deque()
+        self._host = urlsplit(self._base).netloc
+        self.server = Server(self._base, within=ANSWER_WITHIN)
         self._key = AwsKey(access.key_id, access.key, access.token)
 
     def call(
@@ -70,7 +50,7 @@ class Rest:
         path: str,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
-        body: Body = _NOTHING,
+        body: Body = NOTHING,
     ) -> Answer:
         """One request, until it is answered; an answer above 299 is raised as a sentence."""
         given = {**(headers or {}), "content-length": str(body.length)}
@@ -79,7 +59,7 @@ class Rest:
         attempts = _Attempts(self)
         while True:
             with attempts:
-                answer = self._answered(*self._asked(method, path, query, given, body))
+                answer = self.server.answered(self._asked(method, path, query, given, body))
                 if answer.status < 300:
                     return answer
                 attempts.refused(answer, path)
@@ -96,11 +76,12 @@ class Rest:
                 headers = {"range": f"bytes={start + done}-{start + length - 1}"}
                 if tag and not tag.startswith("W/"):  # a weak one never matches
                     headers["if-match"] = tag
-                wire, head = self._asked("GET", path, None, headers, _NOTHING)
+                wire = self._asked("GET", path, None, headers, NOTHING)
+                head = wire.head
                 everything = head.status == 200 and not start + done and head.get("content-length") == str(length)
                 if head.status != 206 and not everything:
                     self._check_range(head, path)
-                    attempts.refused(self._answered(wire, head), path)
+                    attempts.refused(self.server.answered(wire), path)
                     continue
                 try:
                     while done < length:
@@ -112,27 +93,14 @@ class Rest:
                         done += count
                         yield piece[:count]
                 finally:
-                    self._keep(wire)
-
-    def dial(self) -> socket.socket:
-        """A new connection."""
-        return dial(*self._address, ANSWER_WITHIN, self._tls)
+                    self.server.keep(wire)
 
     def request(self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str]) -> bytes:
         """A signed request, without its body."""
         url = self._base + "/" + quote(path, safe="/-_.~") if path else self._base
         if query:
             url += "?" + urlencode(query, quote_via=quote)
-        url, signed = self._signed(method, path, url, headers)
-        target = url[url.index("/", 8) :]
-        lines = "".join([f"{name}: {value}\r\n" for name, value in signed.items()])
-        return f"{method} {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1")
-
-    def _answered(self, wire: Wire, head: Head) -> Answer:
-        try:
-            return Answer(head, wire.read())
-        finally:
-            self._keep(wire)
+        return self.server.request(method, *self._signed(method, path, url, headers))
 
     def _check_range(self, head: Head, path: str) -> None:
         if head.status == 412:
@@ -142,29 +110,8 @@ class Rest:
 
     def _asked(
         self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Body
-    ) -> tuple[Wire, Head]:
-        head = self.request(method, path, query, headers)
-        while True:
-            try:
-                wire = self._idle.pop()
-            except IndexError:
-                wire = Wire(self.dial(), ANSWER_WITHIN)
-            kept = wire.used
-            try:
-                return wire, wire.ask(head, body, method != "HEAD")
-            except BadAnswer:
-                wire.close()
-                raise
-            except OSError as error:
-                wire.close()
-                if not kept or not isinstance(error, ConnectionError):
-                    raise  # a kept one the server may have closed long ago: another is tried at once
-
-    def _keep(self, wire: Wire) -> None:
-        if wire.free:
-            self._idle.append(wire)
-        else:
-            wire.close()
+    ) -> Wire:
+        return self.server.ask(self.request(method, path, query, headers), body, method != "HEAD")
 
     def _signed(self, method: str, path: str, url: str, headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         access, now = self._access, _second(int(time.time()))
@@ -199,8 +146,8 @@ class _Attempts:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if isinstance(error, BadAnswer):
             raise StoreError(f"{self._rest._location.root} at {self._rest._base}: {error}") from None
-        if isinstance(error, OSError):
-            self._backoff.wait(unreachable(self._rest._location, _reason(error), self._rest._base))
+        if isinstance(error, OSError) and not isinstance(error, PetctlError):  # a full disk is both
+            self._backoff.wait(unreachable(self._rest._location, reason(error), self._rest._base))
             return True
         return False
 
@@ -225,8 +172,4 @@ def probe(location: Location, endpoint: str) -> None:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         socket.create_connection((parts.hostname or "", port), timeout=10).close()
     except (OSError, ValueError) as error:
-        raise unreachable(location, _reason(error), f"{parts.scheme}://{parts.netloc}") from None
-
-
-def _reason(error: BaseException) -> str:
-    return "it did not answer in time" if isinstance(error, (BlockingIOError, TimeoutError)) else reason(error)
+        raise unreachable(location, reason(error), f"{parts.scheme}://{parts.netloc}") from None

@@ -87,7 +87,7 @@ def whole_crc32(parts: Sequence[Sum], lengths: Iterable[int]) -> int:
     """The CRC-32 of all bytes, from those of the parts."""
     whole = 0
     shifts: dict[int, int] = {}
-    for part, length in zip(parts, lengths, strict=True):
+    for part, length in zip(parts, lengths):
         if length not in shifts:
             shifts[length] = _shift(length)
         assert part.crc32 is not None

@@ -11,10 +11,10 @@ import socket
 import ssl
 import struct
 from functools import cached_property
-from typing import Mapping
+from typing import Callable, Mapping
 
 from petctl.storage.core.answers import LARGEST, BadAnswer, whole_number
-from petctl.storage.stores.body import Body
+from petctl.storage.core.body import Body, unheard
 
 _ROOM = 1 << 16
 _LONGEST_HEAD = 1 << 18
@@ -59,7 +59,9 @@ def dial(host: str, port: int, timeout: float, tls: ssl.SSLContext | None = None
 
 
 class Wire:
-    """A connection, for one request after the other."""
+    """A connection, for one request after the other; `head` is how the last answer began."""
+
+    head: Head
 
     def __init__(self, connection: socket.socket, timeout: float) -> None:
         """`timeout` seconds without a byte end it."""
@@ -77,10 +79,10 @@ class Wire:
         self._left = 0  # bytes to come of the answer, or of its current chunk
         self._chunked = self._closing = False
 
-    def ask(self, head: bytes, body: Body, has_body: bool = True) -> Head:
+    def ask(self, head: bytes, body: Body, has_body: bool = True, moved: Callable[[int], None] = unheard) -> Head:
         """Sends a request; `has_body` is false where the answer has none whatever it says (HEAD)."""
         try:
-            body.send(head, self._socket)
+            body.send(head, self._socket, moved)
         except (BrokenPipeError, ConnectionResetError):
             pass  # it may have refused before it read everything; if it did not, the next line says so
         answer = self._read_head()
@@ -96,7 +98,7 @@ class Wire:
         elif not self._chunked and not length:
             raise ConnectionCut("the answer does not say how long it is")
         self._left = whole_number(length or "0", "length")
-        self.used = True
+        self.used, self.head = True, answer
         return answer
 
     @property
