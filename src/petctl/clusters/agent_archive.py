@@ -28,11 +28,11 @@ AGENT, OPERATOR, REST = "petctl-agent.pyz", "petctl-operator.pyz", "petctl-agent
 AGENT_PARTS = (
     *("__init__.py", "errors.py", "files.py", "text.py", "causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
-    *("job/__init__.py", "job/task.py", "job/fields.py", "job/record.py", "job/status.py", "job/compact.py"),
+    *("job/__init__.py", "job/task.py", "job/fields.py", "job/record.py", "job/status.py"),
 )
 OPERATOR_PARTS = (
     *AGENT_PARTS,
-    *("config", "kube", "unattended.py", "job/output.py"),
+    *("config", "kube", "unattended.py"),
     *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate")),
     "clusters/kubernetes",
 )

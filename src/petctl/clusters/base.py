@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from petctl.config.kinds import DEFAULT, KINDS, all_kinds, find_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
-from petctl.job.output import Output
+from petctl.job.record import Output
 
 if TYPE_CHECKING:
     from petctl.job.record import JobRecord

@@ -141,9 +141,11 @@ class RecordBuilder:
 
     def _with_folders(self, task: Task) -> tuple[list[dict[str, Any]], Task, dict[str, dict[str, Any]]]:
         """The mapped folders, and a Batch AI job's mounts that lie in object stores; what nodes may do with them."""
-        from petctl.submission.batchai import pin_containers
+        containers = []
+        if self.job.batchai:
+            from petctl.submission.batchai import pin_containers
 
-        containers = pin_containers(self.job.batchai, self.home)
+            containers = pin_containers(self.job.batchai, self.home)
         if not self.shows and not containers:
             return [], task, {}
         from petctl.submission.folder_mounts import cache_limit, folder_grants, node_folders, pin_folders

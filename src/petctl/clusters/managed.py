@@ -22,8 +22,7 @@ from petctl.clusters.base import Listed, LogFilter, LogLine
 from petctl.clusters.patience import AWAY, Patience
 from petctl.clusters.printed import event_lines, worker_lines
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
-from petctl.job.output import Output
-from petctl.job.record import JobRecord
+from petctl.job.record import JobRecord, Output
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.decide import natural
 from petctl.rendezvous.core.messages import CANCELLED, Outcome

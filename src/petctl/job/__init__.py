@@ -6,7 +6,6 @@ it reads a file or asks anybody:
     task.py      a node's share of one, as it travels in the coordinator's welcome
     record.py    what was submitted, the same on every cluster
     status.py    where it stands
-    compact.py   ... in its short form, in files and on the wire
     fields.py    plain JSON types to dataclasses and back: `decode` and `encode`
 
 The submitting side's:

@@ -7,7 +7,7 @@ dataclass of its own for that. The rest is the same on every cluster.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple
 
 from petctl.errors import ProtocolError
 from petctl.job.fields import decode, encode
@@ -61,3 +61,11 @@ class JobRecord:
             return decode(cls, {**data, "task": decode_task(data.get("task"))})
         except ProtocolError as error:
             raise ValueError(f"task: {error}") from None
+
+
+class Output(NamedTuple):
+    """Where one output of a job lies; the one without an id is everything that has no place of its own."""
+
+    id: str
+    location: str
+    settings: Dict[str, Any]  # how its store is reached, in the words of `stores:` in the configuration

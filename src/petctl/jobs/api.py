@@ -28,8 +28,7 @@ from petctl.config.settings import resource_settings
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.home import petctl_home
 from petctl.job.file.read import job_from_dict
-from petctl.job.output import Output
-from petctl.job.record import JobRecord
+from petctl.job.record import JobRecord, Output
 from petctl.job.spec import IN_PLACE, Job
 from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id

@@ -12,8 +12,7 @@ from typing import Any
 from petctl.agent.launchers.batchai import FOLDER, variables
 from petctl.agent.launchers.batchai import directories as places_of
 from petctl.errors import PetctlError, UsageError
-from petctl.job.output import Output
-from petctl.job.record import JobRecord
+from petctl.job.record import JobRecord, Output
 
 _OUTPUT = "AZ_BATCHAI_OUTPUT_"
 

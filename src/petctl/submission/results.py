@@ -25,7 +25,7 @@ from petctl.storage.stores.credentials import Surroundings
 from petctl.submission.store_grants import check, grant_of, keys_of, pin
 
 if TYPE_CHECKING:
-    from petctl.job.output import Output
+    from petctl.job.record import Output
     from petctl.job.spec import Job
 
 OUTPUT = "output:"  # what the grant of an output's own place begins with
@@ -99,7 +99,7 @@ def check_results(grants: Mapping[str, Mapping[str, Any]], home: Path) -> None:
 
 def outputs_of(record: JobRecord) -> List[Output]:
     """Where each output of a job lies; the first, without an id, is everything that has no place of its own."""
-    from petctl.job.output import Output
+    from petctl.job.record import Output
 
     found = []
     for name in ("", *record.task.outputs):

@@ -154,10 +154,10 @@ class WaitingHandle(FakeHandle):
 
 def test_a_job_in_line_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("petctl.cli.terminal.follow.ORDINARY_START", 0)
-    monkeypatch.setattr("petctl.cli.terminal.merge_streams.PATIENCE", 0.01)
+    monkeypatch.setattr("petctl.cli.terminal.follow.PATIENCE", 0.01)
     assert follow(WaitingHandle(["2 ahead", "2 ahead", "1 ahead"])) == ["2 ahead", "1 ahead", b"last\n"]
 
 
 def test_an_ordinary_start_is_not_worth_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.cli.terminal.merge_streams.PATIENCE", 0.01)
+    monkeypatch.setattr("petctl.cli.terminal.follow.PATIENCE", 0.01)
     assert follow(WaitingHandle(["0 ahead"])) == [b"last\n"]

@@ -7,8 +7,8 @@ from typing import Iterator
 
 import pytest
 
-from petctl.cli.terminal import merge_streams as funnel_module
-from petctl.cli.terminal.merge_streams import Funnel
+from petctl.cli.terminal import follow as funnel_module
+from petctl.cli.terminal.follow import Funnel
 
 
 def test_every_item_arrives_once_and_in_its_sources_order() -> None:

@@ -13,7 +13,7 @@ from petctl.errors import SpecError, UsageError
 from petctl.job.file.read import job_from_dict
 from petctl.job.file.write import job_to_dict
 from petctl.job.spec import Job
-from petctl.job.spec.outputs import variable_of
+from petctl.job.spec.folders import variable_of
 
 
 @pytest.mark.parametrize(

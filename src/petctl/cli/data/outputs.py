@@ -11,7 +11,7 @@ from petctl.cli.options import Verbs, examples, job_argument, output_option, pri
 from petctl.errors import NoSuchPlace, UsageError
 
 if TYPE_CHECKING:
-    from petctl.job.output import Output
+    from petctl.job.record import Output
     from petctl.storage.stores.credentials import Surroundings
     from petctl.storage.stores.endpoint import Entry
     from petctl.storage.transfer.plan import End

@@ -33,8 +33,7 @@ from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unsche
 from petctl.clusters.patience import Patience
 from petctl.clusters.printed import Item, event_lines, worker_lines
 from petctl.errors import InternalError, NotFound, Unreachable, UsageError
-from petctl.job.output import Output
-from petctl.job.record import JobRecord
+from petctl.job.record import JobRecord, Output
 from petctl.job.spec import Job
 from petctl.job.status import JobStatus
 from petctl.kube.api import Api, Items, path

@@ -30,8 +30,7 @@ from petctl.clusters.local.record import LocalRequest, find_record, read_record
 from petctl.clusters.local.submit import accept
 from petctl.clusters.local.upkeep import attend, finish
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
-from petctl.job.output import Output
-from petctl.job.record import JobRecord
+from petctl.job.record import JobRecord, Output
 from petctl.job.spec import Job
 from petctl.job.status import JobStatus, NodeStatus
 from petctl.job.task import CHECKPOINTS

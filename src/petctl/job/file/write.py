@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from petctl.job.spec.command import Command
-from petctl.job.spec.folders import folders_to_plain
+from petctl.job.spec.folders import folders_to_plain, outputs_to_plain
 from petctl.job.spec.job import Job, Rendezvous
-from petctl.job.spec.outputs import outputs_to_plain
 from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.quantities import format_bytes, format_duration
 from petctl.job.spec.roles import roles_to_plain

@@ -1,15 +1,14 @@
 """What to run: the `Job`, as users say it; from the command line, from Python, or from a file (`petctl.job.file`).
 
-job.py       the model; its parts are in command.py, size.py, quantities.py, retries.py, values.py, roles.py,
-             folders.py, outputs.py, fields.py
+job.py       the model; its parts are in command.py, quantities.py (also sizes), retries.py, values.py,
+             roles.py, folders.py (also outputs), shape.py
 pods.py      ... and volumes.py: what it says about pods
 problems.py  everything that is wrong with a job, at once
 """
 
 from petctl.job.spec.command import Command, JobFile, classify_command
 from petctl.job.spec.job import IN_PLACE, Job, Rendezvous
-from petctl.job.spec.quantities import format_bytes, format_duration, parse_bytes, parse_duration
-from petctl.job.spec.size import Size, parse_size
+from petctl.job.spec.quantities import Size, format_bytes, format_duration, parse_bytes, parse_duration, parse_size
 
 __all__ = [
     "IN_PLACE",

@@ -19,15 +19,13 @@ from msgspec import field
 
 from petctl.job.spec import values
 from petctl.job.spec.command import KINDS, Command, command_from
-from petctl.job.spec.fields import convert_fields, struct_from
-from petctl.job.spec.folders import ALL, Folder, folders
-from petctl.job.spec.outputs import outputs
+from petctl.job.spec.folders import ALL, Folder, folders, outputs
 from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.problems import FieldError, Problem, unknown_field, wrong
-from petctl.job.spec.quantities import parse_bytes, parse_duration
+from petctl.job.spec.quantities import Size, parse_bytes, parse_duration, parse_size
 from petctl.job.spec.retries import retry_on
 from petctl.job.spec.roles import Role, role_problems, roles
-from petctl.job.spec.size import Size, parse_size
+from petctl.job.spec.shape import convert_fields, struct_from
 
 LAUNCHERS = ("elastic", "torchrun", "mpi", "plain")
 IN_PLACE = "none"  # for `code`: no snapshot

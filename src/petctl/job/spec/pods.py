@@ -18,9 +18,9 @@ import msgspec
 from msgspec import field
 
 from petctl.job.spec import values
-from petctl.job.spec.fields import convert_fields
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 from petctl.job.spec.quantities import parse_duration
+from petctl.job.spec.shape import convert_fields
 from petctl.job.spec.volumes import Volume, byte_quantity, volumes
 
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)

@@ -3,12 +3,16 @@
     {"id": Need(values.text), "path": values.text, "mount": {...}, "env": [{...}]}
 
 A field holds a value (a function that converts it), an object, or a list of objects; `Need`: it must be there.
+`convert_fields` does the same for a struct that checks itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Union
+from typing import Any, NamedTuple, TypeVar, Union
+
+import msgspec
+from msgspec.structs import force_setattr
 
 from petctl.job.spec import values
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
@@ -83,3 +87,36 @@ def _held(key: Holds | Need, value: object, keep_none: bool) -> object:
     if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
         raise wrong(f"expected a list of objects with {', '.join(shape)}, got {shown(value)}")
     return [item for _, item in values.each(enumerate(value), lambda _, item: take(shape, item))]
+
+
+Converters = Mapping[str, Callable[[object], object]]
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+def convert_fields(struct: msgspec.Struct, converters: Converters) -> list[Problem]:
+    """Replaces each field by its converted value; returns every problem instead of stopping at the first."""
+    problems: list[Problem] = []
+    for name, convert in converters.items():
+        try:
+            force_setattr(struct, name, convert(getattr(struct, name)))
+        except FieldError as error:
+            own = () if name == "command" else (name,)  # its problems name script, args and so on themselves
+            problems += [problem.under(*own) for problem in error.problems]
+    return problems
+
+
+def struct_from(kind: type[_S], value: object) -> _S:
+    """A struct from a mapping of its fields, or the struct itself; what has no value is as if it were not there."""
+    if isinstance(value, kind):
+        return value
+    known = kind.__struct_fields__
+    if not isinstance(value, Mapping):
+        raise wrong(f"expected a mapping with {', '.join(known)}, got {shown(value)}")
+    problems = [unknown_field(str(name), known) for name in value if name not in known]
+    try:
+        made = kind(**{name: value[name] for name in known if value.get(name) is not None})
+    except FieldError as error:
+        raise FieldError([*problems, *error.problems]) from None
+    if problems:
+        raise FieldError(problems)
+    return made

@@ -13,9 +13,9 @@ from typing import Any
 
 from petctl.clusters.kubernetes.names import CONTAINER, labels
 from petctl.errors import UsageError
-from petctl.job.spec.fields import struct_from
 from petctl.job.spec.pods import OF_A_CONTAINER, PodOptions
 from petctl.job.spec.problems import FieldError
+from petctl.job.spec.shape import struct_from
 from petctl.job.spec.volumes import Volume
 
 WORDS = PodOptions.__struct_fields__

@@ -22,8 +22,7 @@ from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import take_lock
 
 if TYPE_CHECKING:
-    from petctl.job.output import Output
-    from petctl.job.record import JobRecord
+    from petctl.job.record import JobRecord, Output
     from petctl.job.spec import Job
     from petctl.jobs import JobHandle
     from petctl.storage.transfer.plan import End
