@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.backend import KubernetesBackend
+from petctl.clusters.managed import ManagedCluster
 from petctl.jobs.status import Status
 from petctl.kube.api import Api
 from petctl.kube.kubeconfig import find_access
@@ -24,8 +25,8 @@ class Counted:
         monkeypatch.setenv("KUBECONFIG", str(user.kubeconfig))
         settings = {"name": "k8s", "namespace": user.namespace}
         self.requests: list[str] = []
-        self.cluster = KubernetesCluster(user.home, settings)
-        self.cluster.__dict__["_api"] = Api(find_access(settings), self.requests.append)
+        self.cluster = ManagedCluster(KubernetesBackend(user.home, settings))
+        self.cluster.backend.__dict__["_api"] = Api(find_access(settings), self.requests.append)
 
     def list(self) -> dict[str, Status]:
         self.requests.clear()

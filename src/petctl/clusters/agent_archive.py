@@ -39,7 +39,17 @@ OPERATOR_PARTS = (
 FOR_SUBMITTERS = {
     f"petctl/clusters/kubernetes/{name}.py"
     for name in (
-        *("admin_volumes", "build_record", "cluster", "job_owner", "logs", "log_follow", "worker_command"),
+        *(
+            "admin_volumes",
+            "backend",
+            "build_record",
+            "capacity",
+            "summaries",
+            "job_owner",
+            "logs",
+            "log_follow",
+            "worker_command",
+        ),
         *("convert/__init__", "convert/convert", "convert/converted", "convert/launcher_args", "convert/validation"),
         *("pods/node_losses", "pods/pod_options", "pods/unschedulable"),
     )

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from petctl.rendezvous.net.join_file import JoinFile
 
 SCALE, EXEC, FORWARD, JOIN = "scale", "exec", "forward", "join"
-CONTAINERS, ELASTIC, CAPACITY = "containers", "elastic", "capacity"
 COORDINATOR, NODE = "coordinator", "node"  # roles of what prints
 
 Ask = Callable[..., Any]
@@ -154,6 +153,10 @@ class Backend(ABC, Generic[Job_]):
         """What the user can do about a job that was told to end and does not: whole sentences."""
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def capacity(self) -> dict[str, object]:
+        """How many nodes and GPUs there are and are free, as far as the user may know (`Cluster.capacity`)."""
+        return {}
 
     def nodes(self, job: Job_) -> Mapping[str, Any]:
         """The nodes that run, by their names; what each is, `dial` and `execute` know."""

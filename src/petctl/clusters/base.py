@@ -139,6 +139,10 @@ class Cluster(Protocol):
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         """Writes the join file with which another machine takes part."""
 
+    def capacity(self) -> dict[str, object]:
+        """How many nodes and GPUs there are, and how many of them are free (`max_nodes`, `running_nodes`, `free_nodes`,
+        `unusable_nodes`, `total_gpu`, `free_gpu`), as far as the user may know."""
+
     def set_secret(self, name: str, value: str) -> None:
         """Keeps a secret where this cluster's jobs find it."""
 

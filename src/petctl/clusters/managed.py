@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from petctl.clusters.backend import COORDINATOR, EXEC, FORWARD, JOIN, NODE, SCALE, Backend, Inspection
 from petctl.clusters.base import Listed, LogFilter, LogLine
@@ -35,10 +35,13 @@ LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in its coordin
 REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
 
 
-class ManagedCluster:
+Supplied = TypeVar("Supplied", bound=Backend[Any])
+
+
+class ManagedCluster(Generic[Supplied]):
     """The jobs of one backend."""
 
-    def __init__(self, backend: Backend[Any]) -> None:
+    def __init__(self, backend: Supplied) -> None:
         self.backend, self.name, self.home = backend, backend.name, backend.home
         self.capabilities = backend.capabilities
         self._versions: dict[str, int] = {}  # job -> of the last status that its coordinator told
@@ -244,6 +247,9 @@ class ManagedCluster:
     def _needs(self, capability: str) -> None:
         if capability not in self.capabilities:
             raise UsageError(f"{self.name} cannot do this: it has no {capability!r} among its capabilities")
+
+    def capacity(self) -> dict[str, object]:
+        return self.backend.capacity()
 
     # -- secrets -------------------------------------------------------------------------------------------------------
 

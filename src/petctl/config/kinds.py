@@ -17,8 +17,8 @@ DEFAULT = "local"
 KINDS = {
     "debug": "petctl.clusters.debug.backend",
     "local": "petctl.clusters.local.cluster",
-    "kubernetes": "petctl.clusters.kubernetes.cluster",
-    "k8s": "petctl.clusters.kubernetes.cluster",
+    "kubernetes": "petctl.clusters.kubernetes.backend",
+    "k8s": "petctl.clusters.kubernetes.backend",
 }
 """Petctl's own, each with the module that holds its `connect`."""
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from petctl.compat.act import overview
+from petctl.clusters.kubernetes import capacity
+from petctl.clusters.kubernetes.backend import connect
 from petctl.compat.act.overview import LONGEST, lines_of
 from tests.unit.clusters.kubernetes.servers import Handler, serving, url_of
 
@@ -66,14 +67,14 @@ def node(gpus: int, ready: str = "True", **spec: Any) -> dict[str, Any]:
     [(node(8), True), (node(8, "Unknown"), False), (node(8, unschedulable=True), False)],
 )
 def test_a_machine_that_takes_no_pods_is_unusable(found: dict[str, Any], ready: bool) -> None:
-    assert overview._is_ready(found) is ready
+    assert capacity.is_ready(found) is ready
 
 
 def test_a_pod_holds_gpus_while_it_is_on_a_machine() -> None:
     spec = {"nodeName": "n1", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}, {"name": "side"}]}
-    assert overview._gpus_of({"spec": spec, "status": {"phase": "Running"}}) == 4
-    assert overview._gpus_of({"spec": spec, "status": {"phase": "Succeeded"}}) == 0
-    assert overview._gpus_of({"spec": {**spec, "nodeName": ""}, "status": {"phase": "Pending"}}) == 0
+    assert capacity.gpus_of({"spec": spec, "status": {"phase": "Running"}}) == 4
+    assert capacity.gpus_of({"spec": spec, "status": {"phase": "Succeeded"}}) == 0
+    assert capacity.gpus_of({"spec": {**spec, "nodeName": ""}, "status": {"phase": "Pending"}}) == 0
 
 
 @pytest.mark.parametrize(
@@ -103,4 +104,4 @@ def test_only_what_a_user_of_kubernetes_may_ask_for_is_told(
         users = [{"name": "u", "user": {"token": "t"}}]
         kubeconfig = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "x"}
         (tmp_path / "config").write_text(json.dumps(kubeconfig))
-        assert overview._nodes_of({"name": "k8s", "kubeconfig": str(tmp_path / "config")}) == expected
+        assert connect(tmp_path, {"name": "k8s", "kubeconfig": str(tmp_path / "config")}).capacity() == expected

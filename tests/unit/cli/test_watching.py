@@ -11,7 +11,8 @@ import pytest
 from petctl.cli.jobs import status as verb
 from petctl.clusters import patience
 from petctl.clusters.base import Cluster
-from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.backend import KubernetesBackend
+from petctl.clusters.managed import ManagedCluster
 from petctl.job.status import NodeStatus
 from petctl.jobs.api import JobHandle
 from petctl.kube.failures import Forbidden, KubernetesError, ServerUnreachable
@@ -31,8 +32,8 @@ def server() -> Server:
 def handle(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JobHandle:
     monkeypatch.setattr(patience, "FIRST", 0.001)
     monkeypatch.setattr(patience, "LONGEST", 0.002)
-    cluster = KubernetesCluster(tmp_path, {"name": "k8s"})
-    cluster.__dict__["_api"] = server
+    cluster = ManagedCluster(KubernetesBackend(tmp_path, {"name": "k8s"}))
+    cluster.backend.__dict__["_api"] = server
     done = replace(RUNNING, sentence="it goes on", nodes=[NodeStatus(name, "running") for name in "01"])
     answers(cluster, monkeypatch, told(RUNNING), told(done, 2))
     return JobHandle(JOB, cast(Cluster, cluster))

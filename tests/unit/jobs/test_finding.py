@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from petctl.clusters import patience
-from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.managed import ManagedCluster
 from petctl.errors import NotFound
 from petctl.jobs import get
 from petctl.jobs.registry import Registry
@@ -37,12 +38,12 @@ def away(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[ServerUnreachable]
     trouble = [ServerUnreachable("nobody answers")] * 3
     (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}}")
 
-    def ids(cluster: KubernetesCluster) -> list[str]:
+    def ids(cluster: ManagedCluster[Any]) -> list[str]:
         if trouble:
             raise trouble.pop()
         return ["x-1234"]
 
-    monkeypatch.setattr(KubernetesCluster, "ids", ids)
+    monkeypatch.setattr(ManagedCluster, "ids", ids)
     return trouble
 
 

@@ -55,7 +55,7 @@ class Clock:
         self.now += seconds
 
 
-class Cluster(ManagedCluster):
+class Cluster(ManagedCluster[DebugBackend]):
     """The debug cluster, with faults: what a cluster does that is away, full, damaged or somebody else's."""
 
     def __init__(self, home: Path) -> None:

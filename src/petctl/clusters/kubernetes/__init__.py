@@ -1,6 +1,6 @@
 """Jobs on Kubernetes: makes a job's objects, reads what became of them, asks its coordinator.
 
-    cluster.py             the Cluster protocol over a namespace; names.py: names and labels of objects
+    backend.py             the Backend over a namespace; names.py: names and labels of objects
     build_record.py        Job -> the record; payload.py: Secrets and ConfigMaps that its pods get
     jobrequest.py          what only Kubernetes knows of a job, in its record
     job_owner.py           the object that owns a job's others: a Job or an ElasticJob; elastic_jobs.py: the latter

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,6 @@ from petctl.rendezvous.net.join_file import JoinFile, decode_join
 
 if TYPE_CHECKING:
     from petctl.rendezvous.net.client import ControlLink
-
-REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
 
 
 class CoordinatorClient:
@@ -39,19 +36,6 @@ class CoordinatorClient:
             for kind, _ in self._api.watch(pods, which, version, timeout):
                 if kind != "BOOKMARK":
                     return
-
-    def ask_soon(self, job_id: str, pods: Items, call: str, **params: Any) -> Any:
-        """The coordinator's answer, also where one is just starting or being replaced."""
-        deadline = time.monotonic() + REPLACED_WITHIN
-        while True:
-            try:
-                return self.ask(job_id, pods, call, **params)
-            except Unreachable:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise
-                self.wait_for_pods(job_id, pods.version, min(left, 1.0))
-            pods = self.pods(job_id)
 
     def ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
         """The answer of the coordinator that runs now; Unreachable when none can be asked."""

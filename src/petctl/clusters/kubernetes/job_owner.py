@@ -11,11 +11,11 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
+from petctl.clusters.backend import Ask
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.kubernetes import elastic_jobs
-from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
 from petctl.clusters.kubernetes.job_status import OUTCOME
-from petctl.clusters.kubernetes.names import COORDINATOR, EVERY_JOB, ID, JOB, NODE, ROLE, object_name
+from petctl.clusters.kubernetes.names import COORDINATOR, ID, JOB, NODE, ROLE, object_name
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
@@ -46,8 +46,8 @@ class Owner(ABC):
         """Why no pod of that role is made; empty where nobody has said so."""
 
     @abstractmethod
-    def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:
-        """Sees to it that there are so many nodes; `pods`: the coordinator's."""
+    def scale(self, ask: Ask, wanted: int) -> str:
+        """Sees to it that there are so many nodes."""
 
     @abstractmethod
     def _belongings(self) -> Iterator[str]:
@@ -108,10 +108,10 @@ class JobOwner(Owner):
                 return NOBODY_MAKES_IT
         return why
 
-    def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:
+    def scale(self, ask: Ask, wanted: int) -> str:
         """Tells the coordinator first: it knows the bounds, and lets the highest nodes go; then there are more or fewer
         pods. The size is kept for a coordinator that comes when all pods are lost."""
-        sentence = str(asking.ask_soon(self._id, pods, "scale", wanted=wanted))
+        sentence = str(ask("scale", wanted=wanted))
         self._keep_size(wanted)
         self._api.patch(self._nodes, {"spec": {"parallelism": wanted, "completions": wanted}})
         return sentence
@@ -151,7 +151,7 @@ class ElasticJobOwner(Owner):
             return f"the cluster has room for {counted(room['size'], 'node')} now"
         return refusal(self._api, self._namespace, self.kind, self.object["metadata"]["name"])
 
-    def scale(self, asking: CoordinatorClient, pods: Items, wanted: int) -> str:
+    def scale(self, ask: Ask, wanted: int) -> str:
         """Its operator tells the coordinator, and chooses whom to let go."""
         least, most = elastic_jobs.bounds(self.object)
         if not least <= wanted <= most:
@@ -185,18 +185,6 @@ class Owners:
         self._api, self._namespace = api, namespace
         self._kinds: dict[str, type[Owner]] = {}
 
-    def ids(self) -> list[str]:
-        """Every job of the namespace."""
-        jobs = self._api.list(path("jobs", self._namespace), EVERY_JOB)
-        known: dict[str, type[Owner]] = {
-            job["metadata"]["annotations"][ID]: JobOwner for job in _staying(jobs) if _has_id(job)
-        }
-        with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
-            elastic = self._api.list(path("elasticjobs", self._namespace))
-            known |= {elastic_jobs.id_of(job): ElasticJobOwner for job in _staying(elastic)}
-        self._kinds |= known
-        return list(known)
-
     def all(self) -> tuple[dict[str, Object], dict[str, Object]]:
         """Every job's owner by the job's id, and the Jobs that make nodes by the job's label."""
         jobs = self._api.list(path("jobs", self._namespace), ROLE)
@@ -211,6 +199,8 @@ class Owners:
         with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
             elastic = self._api.list(path("elasticjobs", self._namespace))
             known |= {elastic_jobs.id_of(job): {"kind": elastic_jobs.KIND, **job} for job in _staying(elastic)}
+        for job_id, owner in known.items():
+            self._kinds[job_id] = ElasticJobOwner if elastic_jobs.is_elastic(owner) else JobOwner
         return known, nodes
 
     def find(self, job_id: str) -> Owner:

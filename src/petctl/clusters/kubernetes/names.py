@@ -51,10 +51,6 @@ def selector(job_id: str, role: str = "") -> str:
     return f"{JOB}={object_name(job_id)}" + (f",{ROLE}={role}" if role else "")
 
 
-EVERY_JOB = f"{ROLE}={COORDINATOR}"
-"""What finds all jobs, by the object that owns the others."""
-
-
 def by_age(pods: Iterable[Pod]) -> list[Pod]:
     """The oldest first."""
     return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))

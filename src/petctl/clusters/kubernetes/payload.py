@@ -1,6 +1,6 @@
 """What a job's pods are given beside their Jobs: certificate and token, the agent, the record, the code, store keys.
 
-Asks stores, and writes code to the job's store; the cluster itself is not asked here.
+The cluster itself is not asked here.
 """
 
 from __future__ import annotations
@@ -20,20 +20,6 @@ from petctl.errors import Refused
 from petctl.job.fields import encode
 from petctl.job.record import JobRecord
 from petctl.rendezvous.net.join_file import JoinFile, encode_join
-
-
-def check_stores(record: JobRecord, home: Path) -> None:
-    """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
-    if not record.grants:
-        return
-    from petctl.submission import code_store
-    from petctl.submission.folder_mounts import check_folders
-    from petctl.submission.results import check_results
-
-    check_folders(record.folders, home)
-    check_results(record.grants, home)
-    if code_store.GRANT in record.grants:
-        code_store.keep_code(record.code, record.grants, home)
 
 
 def new_credentials(record: JobRecord, home: Path) -> dict[str, bytes]:

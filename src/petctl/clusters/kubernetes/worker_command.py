@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from petctl.clusters.kubernetes.names import node_of
@@ -32,10 +33,10 @@ except OSError as error:
 """
 
 
-def worker_command(pod: dict[str, Any], job_id: str, task: Task, argv: list[str]) -> list[str]:
+def worker_command(pod: dict[str, Any], job_id: str, task: Task, argv: Sequence[str]) -> list[str]:
     """What to execute in the pod, by the Python that its agent runs on."""
     cwd = make.code_directory(task.code) if task.code.id else task.cwd
     command = pod["spec"]["containers"][0]["command"]
     python = command[: command.index(make.ARCHIVE)]
     own = {**task.env, "PETCTL_JOB_ID": job_id, "PETCTL_NODE": node_of(pod)}
-    return [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": argv})]
+    return [*python, "-c", AS_A_WORKER, json.dumps({"env": own, "cwd": cwd, "argv": list(argv)})]

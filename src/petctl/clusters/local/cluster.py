@@ -305,6 +305,14 @@ class LocalCluster:
             locator = {"address": f"{address or host}:{port}"}
         write_join_file(path, replace(join, locator=locator, revive=None))
 
+    def capacity(self) -> dict[str, object]:
+        """Slots of this machine, or nodes of the cluster that was made on it."""
+        from petctl.clusters.local import capacity
+
+        if self.settings.get("resource"):
+            return capacity.fleet(self.home, self.name)
+        return capacity.machine(self.home, self.name, self.settings, self.record)
+
     # -- secrets -------------------------------------------------------------------------------------------------------
 
     def set_secret(self, name: str, value: str) -> None:

@@ -18,9 +18,10 @@ from petctl.causes import find
 from petctl.clusters import patience
 from petctl.clusters.base import LogFilter
 from petctl.clusters.kubernetes import job_status, log_follow, logs
-from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.clusters.kubernetes.names import ID, ROLE
 from petctl.clusters.kubernetes.pods import manifests as make
+from petctl.clusters.managed import ManagedCluster
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
 from petctl.job.status import JobStatus, NodeStatus
 from petctl.kube.api import Items
@@ -150,12 +151,12 @@ def server() -> Server:
 
 
 @pytest.fixture
-def cluster(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
+def cluster(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ManagedCluster[KubernetesBackend]:
     for module in (log_follow, patience):
         monkeypatch.setattr(module, "FIRST", 0.001)
         monkeypatch.setattr(module, "LONGEST", 0.002)
-    cluster = KubernetesCluster(tmp_path, {"name": "k8s"})
-    cluster.__dict__["_api"] = server
+    cluster = ManagedCluster(KubernetesBackend(tmp_path, {"name": "k8s"}))
+    cluster.backend.__dict__["_api"] = server
     return cluster
 
 
@@ -165,9 +166,9 @@ def coordinator(phase: str = "Running", name: str = "c-0-a", **more: str) -> Pod
     return pod
 
 
-def answers(cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, *what: Any) -> Coordinator:
+def answers(cluster: ManagedCluster[KubernetesBackend], monkeypatch: pytest.MonkeyPatch, *what: Any) -> Coordinator:
     made = Coordinator(*what)
-    monkeypatch.setattr(cluster._asking, "join_file", lambda job_id, control=False: None)
+    monkeypatch.setattr(cluster.backend.coordinators, "join_file", lambda job_id, control=False: None)
     monkeypatch.setattr("petctl.rendezvous.net.client.ControlLink", lambda *words, **more: made)
     return made
 
@@ -180,7 +181,7 @@ def told(status: JobStatus, version: int = 1) -> dict[str, Any]:
 
 
 def test_a_coordinator_that_runs_is_asked(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, told(RUNNING))
@@ -189,7 +190,7 @@ def test_a_coordinator_that_runs_is_asked(
 
 @pytest.mark.parametrize("failure", [NOBODY, NoSuchObject("the pod is gone"), KubernetesError("kubelet says no"), AWAY])
 def test_a_coordinator_that_cannot_be_asked_is_waited_for(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch, failure: Exception
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, failure)
@@ -200,7 +201,7 @@ def test_a_coordinator_that_cannot_be_asked_is_waited_for(
 
 @pytest.mark.parametrize("failed", [0, 1])
 def test_a_coordinator_that_has_said_its_last_word_is_not_taken_for_one_that_comes(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch, failed: int
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch, failed: int
 ) -> None:
     """Its process has gone, and Kubernetes has not seen that yet."""
     words = "cancelled by the user"
@@ -215,7 +216,7 @@ def test_a_coordinator_that_has_said_its_last_word_is_not_taken_for_one_that_com
 
 
 def test_a_submission_that_was_cut_short_before_its_nodes_says_so(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     del server.objects[NODES]
@@ -225,7 +226,7 @@ def test_a_submission_that_was_cut_short_before_its_nodes_says_so(
 
 
 def test_who_may_not_ask_the_coordinator_hears_that(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, Forbidden("may not get pods/portforward"))
@@ -234,14 +235,14 @@ def test_who_may_not_ask_the_coordinator_hears_that(
             act()
 
 
-def test_a_job_that_is_not_there(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_job_that_is_not_there(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     server.objects.clear()
     with pytest.raises(NotFound, match="there is no job 'train-2222'"):
         cluster.status(JOB)
 
 
 def test_jobs_that_are_not_petctls_or_are_being_deleted_are_not_listed(
-    cluster: KubernetesCluster, server: Server
+    cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:
     server.objects[f"{JOBS}/going"] = {"metadata": {"annotations": {ID: "going"}, "deletionTimestamp": "now"}}
     assert cluster.ids() == [JOB]
@@ -259,7 +260,7 @@ MEMORY = "was killed: it used more memory than there was for it (OOMKilled)"
 
 
 def test_a_job_whose_pods_are_killed_for_memory_says_so_while_it_waits_and_when_it_runs_again(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator(), killed(), Pod("n-1-a", 1)]
     other = NodeStatus("1", "running")
@@ -274,7 +275,7 @@ def test_a_job_whose_pods_are_killed_for_memory_says_so_while_it_waits_and_when_
 
 @pytest.mark.parametrize("elastic", [False, True])
 def test_a_job_that_failed_without_a_failed_worker_says_how_its_pods_ended(
-    cluster: KubernetesCluster, server: Server, elastic: bool
+    cluster: ManagedCluster[KubernetesBackend], server: Server, elastic: bool
 ) -> None:
     message = json.dumps({"outcome": {"state": "failed", "code": 1, "sentence": "only 0 of at least 1"}, "finished": 5})
     ended = coordinator("Succeeded")
@@ -297,7 +298,7 @@ def test_a_job_that_failed_without_a_failed_worker_says_how_its_pods_ended(
 
 
 def test_pods_that_were_deleted_are_told_of_by_the_clusters_events(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     about = {
         "reason": "Preempted",
@@ -316,7 +317,7 @@ def test_pods_that_were_deleted_are_told_of_by_the_clusters_events(
 
 
 def test_what_an_operator_remembers_is_not_told_again_from_the_clusters_events(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pod, when = f"{JOB}-node-0", "2026-01-02T03:05:00Z"
     entry = {"node": "0", "pod": pod, "uid": "u", "message": "was preempted: for another", "time": when}
@@ -328,7 +329,9 @@ def test_what_an_operator_remembers_is_not_told_again_from_the_clusters_events(
     assert event["sentence"] == f"pod {pod} of node 0 was preempted: for another"
 
 
-def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: KubernetesCluster, server: Server) -> None:
+def test_what_ended_a_coordinator_is_told_until_another_runs(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     ended = coordinator("Failed")
     ended.object["status"] = killed().object["status"]
     server.objects[COORDINATOR]["status"] = {"failed": 1}
@@ -345,7 +348,7 @@ def test_what_ended_a_coordinator_is_told_until_another_runs(cluster: Kubernetes
 
 
 def test_a_watch_ends_with_what_is_new(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     later = replace(RUNNING, sentence="still well")
@@ -356,7 +359,7 @@ def test_a_watch_ends_with_what_is_new(
 
 
 def test_a_watch_of_a_job_without_coordinator_sees_what_became_of_its_pods_since_it_looked(
-    cluster: KubernetesCluster, server: Server
+    cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:
     server.pods = [coordinator("Pending")]
     seen = cluster.status(JOB)
@@ -369,7 +372,7 @@ def test_a_watch_of_a_job_without_coordinator_sees_what_became_of_its_pods_since
 
 
 def test_a_watch_outlives_versions_that_are_too_old_and_a_server_that_is_away(
-    cluster: KubernetesCluster, server: Server
+    cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:
     server.pods = [coordinator("Pending")]
     seen = cluster.status(JOB)
@@ -387,14 +390,16 @@ def test_a_watch_outlives_versions_that_are_too_old_and_a_server_that_is_away(
 
 
 def test_a_server_that_stays_away_is_told_within_the_time_of_a_watch(
-    cluster: KubernetesCluster, server: Server
+    cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:
     server.trouble = [AWAY] * 100_000
     with pytest.raises(ServerUnreachable):
         cluster.watch(JOB, RUNNING, 0.01)
 
 
-def test_a_watch_gives_the_same_when_its_time_is_over(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_watch_gives_the_same_when_its_time_is_over(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     server.pods = [coordinator("Pending")]
     seen = cluster.status(JOB)
     assert cluster.watch(JOB, seen, 0.0) == seen
@@ -404,7 +409,7 @@ def test_a_watch_gives_the_same_when_its_time_is_over(cluster: KubernetesCluster
 
 
 def test_a_cancel_waits_for_a_coordinator_that_has_just_begun(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     link = answers(cluster, monkeypatch, NOBODY, KubernetesError("connection refused"), "is being cancelled")
@@ -415,7 +420,7 @@ def test_a_cancel_waits_for_a_coordinator_that_has_just_begun(
 
 @pytest.mark.parametrize("failed, when", [(0, "before it started"), (1, "while its coordinator was away")])
 def test_a_job_without_coordinator_is_cancelled_from_outside(
-    cluster: KubernetesCluster, server: Server, failed: int, when: str
+    cluster: ManagedCluster[KubernetesBackend], server: Server, failed: int, when: str
 ) -> None:
     server.pods = [coordinator("Pending")]
     server.objects[COORDINATOR]["status"] = {"failed": failed}
@@ -427,9 +432,9 @@ def test_a_job_without_coordinator_is_cancelled_from_outside(
 
 
 def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancelled(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petctl.clusters.kubernetes.coordinator_client.REPLACED_WITHIN", 0.0)
+    monkeypatch.setattr("petctl.clusters.managed.REPLACED_WITHIN", 0.0)
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, NOBODY)
     assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"
@@ -437,7 +442,7 @@ def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancell
 
 
 def test_a_job_that_was_just_suspended_is_cancelled_from_outside_though_its_coordinator_answers(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator(deletionTimestamp="now")]
     server.objects[COORDINATOR]["spec"]["suspend"] = True
@@ -449,7 +454,7 @@ def test_a_job_that_was_just_suspended_is_cancelled_from_outside_though_its_coor
 
 
 def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_removed(
-    cluster: KubernetesCluster, server: Server
+    cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:
     server.objects = {COORDINATOR: server.objects[COORDINATOR]}
     server.objects[COORDINATOR]["spec"] |= {"suspend": True, "template": {"spec": {"volumes": []}}}
@@ -464,7 +469,7 @@ def test_what_a_submission_left_that_was_cut_short_can_be_seen_cancelled_and_rem
 
 
 def test_a_scale_waits_for_the_coordinators_replacement_and_then_changes_the_pods(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator(deletionTimestamp="now")]
     link = answers(cluster, monkeypatch, NOBODY, "from 2 to 3")
@@ -479,7 +484,7 @@ def test_a_scale_waits_for_the_coordinators_replacement_and_then_changes_the_pod
 
 
 def test_a_scale_that_is_refused_changes_no_pods(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     link = answers(cluster, monkeypatch, PetctlError("at most 4"))
@@ -491,7 +496,9 @@ def test_a_scale_that_is_refused_changes_no_pods(
 # -- pods, logs and code -----------------------------------------------------------------------------------------------
 
 
-def test_a_node_is_its_pod_that_runs_whatever_was_before_it(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_node_is_its_pod_that_runs_whatever_was_before_it(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     server.pods = [
         Pod("n-0-b", 0, born=5),
         Pod("n-0-z", 0, phase="Failed", born=1),
@@ -499,18 +506,18 @@ def test_a_node_is_its_pod_that_runs_whatever_was_before_it(cluster: KubernetesC
         Pod("n-0-a", 0, born=9),
     ]
     server.pods[-1].object["metadata"]["deletionTimestamp"] = "now"
-    assert cluster._pod_of(JOB, "0")["metadata"]["name"] == "n-0-b"
-    assert cluster._pod_of(JOB, None)["metadata"]["name"] == "n-0-b"
+    assert cluster._node(cluster.backend.inspect(JOB), "0")["metadata"]["name"] == "n-0-b"
+    assert cluster._node(cluster.backend.inspect(JOB), None)["metadata"]["name"] == "n-0-b"
     with pytest.raises(NotFound, match="no running node '1'; those that run: 0"):
-        cluster._pod_of(JOB, "1")
+        cluster._node(cluster.backend.inspect(JOB), "1")
 
 
 def test_following_with_a_tail_begins_with_the_last_lines_and_goes_on(
-    cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pods = Pods(Pod("n-0-a", 0))
     pods.access = SimpleNamespace(namespace=NAMESPACE)  # type: ignore[attr-defined]
-    cluster.__dict__["_api"] = pods
+    cluster.backend.__dict__["_api"] = pods
     monkeypatch.setattr(cluster, "_over", lambda job_id: pods.over)
     pods.print("n-0-a", b"[0.1] old\n", b"[0.2] a\n", b"[0.2] b\n", b"[0.2] c\n")
     lines = cluster.logs(JOB, LogFilter(tail=2), follow=True)
@@ -523,7 +530,7 @@ def test_following_with_a_tail_begins_with_the_last_lines_and_goes_on(
 
 
 def test_the_code_of_a_job_that_was_submitted_elsewhere_is_brought_here(
-    cluster: KubernetesCluster, server: Server, tmp_path: Path
+    cluster: ManagedCluster[KubernetesBackend], server: Server, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
     project.mkdir()
@@ -545,7 +552,7 @@ def test_the_code_of_a_job_that_was_submitted_elsewhere_is_brought_here(
 
 @pytest.mark.parametrize("identity", ["../../secrets", "", None, "A" * 64])
 def test_the_id_of_code_in_a_record_is_checked_before_it_becomes_a_path(
-    cluster: KubernetesCluster, server: Server, identity: object
+    cluster: ManagedCluster[KubernetesBackend], server: Server, identity: object
 ) -> None:
     record = {**RECORD, "code": {"id": identity, "archive": "/etc/hostname", "inside": "", "source": "x"}}
     server.objects[f"{MAPS}/{JOB}"] = {"data": {"job.json": json.dumps(record)}}
@@ -554,7 +561,7 @@ def test_the_id_of_code_in_a_record_is_checked_before_it_becomes_a_path(
 
 
 def test_a_record_cannot_name_a_file_of_this_machine_as_its_code(
-    cluster: KubernetesCluster, server: Server, tmp_path: Path
+    cluster: ManagedCluster[KubernetesBackend], server: Server, tmp_path: Path
 ) -> None:
     (tmp_path / "private").write_text("key")
     code = {"id": "0" * 64, "archive": str(tmp_path / "private"), "inside": "", "source": "x"}

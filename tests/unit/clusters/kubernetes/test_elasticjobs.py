@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
+from petctl.clusters.kubernetes.backend import KubernetesBackend
+from petctl.clusters.managed import ManagedCluster
 from petctl.errors import UsageError
 from petctl.job.spec import Job
 from petctl.kube.failures import KubernetesError, NoSuchObject
@@ -56,18 +57,20 @@ def objects() -> Objects:
     return Objects()
 
 
-def connected(home: Path, objects: Objects, **settings: Any) -> KubernetesCluster:
-    cluster = connect(home, {"name": "k8s", "image": "python:3.11", "operator": True, **settings})
-    cluster.__dict__["_api"] = objects
+def connected(home: Path, objects: Objects, **settings: Any) -> ManagedCluster[KubernetesBackend]:
+    cluster = ManagedCluster(
+        KubernetesBackend(home, {"name": "k8s", "image": "python:3.11", "operator": True, **settings})
+    )
+    cluster.backend.__dict__["_api"] = objects
     return cluster
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, objects: Objects) -> KubernetesCluster:
+def cluster(tmp_path: Path, objects: Objects) -> ManagedCluster[KubernetesBackend]:
     return connected(tmp_path / "home", objects)
 
 
-def spec(cluster: KubernetesCluster, job: Job) -> dict[str, Any]:
+def spec(cluster: ManagedCluster[KubernetesBackend], job: Job) -> dict[str, Any]:
     (made,) = cluster.build_record(job, "train-22aa").request["objects"]
     assert (made["apiVersion"], made["kind"]) == ("petctl.dev/v1", "ElasticJob")
     found: dict[str, Any] = made["spec"]
@@ -75,7 +78,7 @@ def spec(cluster: KubernetesCluster, job: Job) -> dict[str, Any]:
 
 
 def test_the_owner_is_made_asleep_then_all_that_it_owns_then_it_wakes(
-    cluster: KubernetesCluster, objects: Objects
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects
 ) -> None:
     cluster.submit(cluster.build_record(Job(script="train.py"), "Train-22aa"))
     (first, place, job), *others, last = objects.log
@@ -92,14 +95,14 @@ def test_the_owner_is_made_asleep_then_all_that_it_owns_then_it_wakes(
     assert last == ("patch", f"{PLACE}/{name}", {"spec": {"suspend": False}})
 
 
-def test_a_failure_takes_the_owner_back(cluster: KubernetesCluster, objects: Objects) -> None:
+def test_a_failure_takes_the_owner_back(cluster: ManagedCluster[KubernetesBackend], objects: Objects) -> None:
     objects.refuses = lambda path: KubernetesError("no secrets") if path.endswith("secrets") else None
     with pytest.raises(KubernetesError, match="no secrets"):
         cluster.submit(cluster.build_record(Job(script="train.py"), "train-22aa"))
     assert objects.log[-1] == ("delete", f"{PLACE}/train-22aa", None)
 
 
-def test_a_server_that_knows_no_elastic_jobs(cluster: KubernetesCluster, objects: Objects) -> None:
+def test_a_server_that_knows_no_elastic_jobs(cluster: ManagedCluster[KubernetesBackend], objects: Objects) -> None:
     objects.refuses = lambda path: NoSuchObject("404 page not found")
     with pytest.raises(UsageError) as caught:
         cluster.submit(cluster.build_record(Job(script="train.py"), "train-22aa"))
@@ -112,7 +115,7 @@ def test_a_server_that_knows_no_elastic_jobs(cluster: KubernetesCluster, objects
         cluster.submit(cluster.build_record(Job(script="train.py"), "train-22aa"))
 
 
-def test_the_record_says_that_indices_may_have_holes(cluster: KubernetesCluster) -> None:
+def test_the_record_says_that_indices_may_have_holes(cluster: ManagedCluster[KubernetesBackend]) -> None:
     assert cluster.build_record(Job(script="train.py"), "train-22aa").request["numbered"] is False
 
 
@@ -120,7 +123,7 @@ def test_the_record_says_that_indices_may_have_holes(cluster: KubernetesCluster)
     "nodes, expected", [("2", (2, None, 2)), ("1:4", (1, None, 4)), ("1:2:4", (1, 2, 4)), ("1:4:4", (1, None, 4))]
 )
 def test_a_size_is_fixed_only_where_somebody_named_it(
-    cluster: KubernetesCluster, nodes: str, expected: tuple[Any, ...]
+    cluster: ManagedCluster[KubernetesBackend], nodes: str, expected: tuple[Any, ...]
 ) -> None:
     found = spec(cluster, Job(script="train.py", nodes=nodes))
     assert tuple(found.get(name) for name in ("minReplicas", "replicas", "maxReplicas")) == expected
@@ -136,7 +139,7 @@ def test_a_size_is_fixed_only_where_somebody_named_it(
         (Job(shell="make && ./run"), ["sh", "-c", "make && ./run"]),
     ],
 )
-def test_people_see_what_runs(cluster: KubernetesCluster, job: Job, words: list[str]) -> None:
+def test_people_see_what_runs(cluster: ManagedCluster[KubernetesBackend], job: Job, words: list[str]) -> None:
     (container,) = spec(cluster, job)["template"]["spec"]["containers"]
     assert (container["command"], container["image"]) == (words, "python:3.11")
 
@@ -156,8 +159,8 @@ def test_what_the_job_wants_is_in_the_specification(tmp_path: Path, objects: Obj
     assert spec(cluster, Job(script="train.py", procs=3))["procsPerNode"] == 3
 
 
-def test_what_is_rendered_wakes_by_itself_and_comes_last(cluster: KubernetesCluster) -> None:
-    *_, last = cluster.manifests(Job(script="train.py"), "train-22aa", False)
+def test_what_is_rendered_wakes_by_itself_and_comes_last(cluster: ManagedCluster[KubernetesBackend]) -> None:
+    *_, last = cluster.backend.manifests(Job(script="train.py"), "train-22aa", False)
     assert (last["kind"], last["metadata"]["namespace"]) == ("ElasticJob", "research")
     assert "suspend" not in last["spec"]
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from petctl.clusters.kubernetes.names import (
     COORDINATOR,
-    EVERY_JOB,
     JOB,
     LONGEST,
     NODE,
@@ -74,4 +73,4 @@ def test_what_is_selected_is_what_was_labelled() -> None:
         assert all(own[key] == value for key, value in (term.split("=") for term in wanted.split(",")))
     assert own[JOB] != labels("my-job-2222")[JOB]
     assert ROLE not in labels("my-job-2222")
-    assert EVERY_JOB == "petctl.dev/role=coordinator"
+    assert f"{ROLE}={COORDINATOR}" == "petctl.dev/role=coordinator"

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import ID, JOB, object_name
+from petctl.clusters.managed import ManagedCluster
 from petctl.errors import NotFound, UsageError
 from petctl.job.status import NodeStatus, SizeStatus
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject
@@ -44,9 +45,9 @@ def server() -> Server:
 
 
 @pytest.fixture
-def cluster(server: Server, tmp_path: Path) -> KubernetesCluster:
-    cluster = KubernetesCluster(tmp_path, {"name": "k8s"})
-    cluster.__dict__["_api"] = server
+def cluster(server: Server, tmp_path: Path) -> ManagedCluster[KubernetesBackend]:
+    cluster = ManagedCluster(KubernetesBackend(tmp_path, {"name": "k8s"}))
+    cluster.backend.__dict__["_api"] = server
     return cluster
 
 
@@ -64,7 +65,7 @@ def one(server: Server, name: str = NAME) -> dict[str, Any]:
 # -- finding -----------------------------------------------------------------------------------------------------------
 
 
-def test_both_kinds_are_listed_and_found(cluster: KubernetesCluster, server: Server) -> None:
+def test_both_kinds_are_listed_and_found(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     server.objects |= Server().objects
     server.objects[f"{ELASTIC}/going"] = elastic("going")
     one(server, "going")["metadata"]["deletionTimestamp"] = "now"
@@ -82,7 +83,10 @@ def test_both_kinds_are_listed_and_found(cluster: KubernetesCluster, server: Ser
 
 @pytest.mark.parametrize("failure", [NoSuchObject("no such kind"), Forbidden("may not list elasticjobs")])
 def test_where_there_are_no_elastic_jobs_there_are_jobs(
-    cluster: KubernetesCluster, server: Server, failure: KubernetesError, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend],
+    server: Server,
+    failure: KubernetesError,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server.objects = Server().objects
     for name in ("get", "list"):
@@ -102,13 +106,15 @@ def refusing(asked: Callable[..., Any], failure: KubernetesError) -> Callable[..
     return ask
 
 
-def test_who_may_not_see_jobs_hears_that(cluster: KubernetesCluster, server: Server) -> None:
+def test_who_may_not_see_jobs_hears_that(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     server.trouble = [Forbidden("may not get jobs")]
     with pytest.raises(Forbidden, match="may not get jobs"):
         cluster.status(NAME)
 
 
-def test_a_kind_is_asked_for_first_where_it_was_found(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_kind_is_asked_for_first_where_it_was_found(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     assert cluster.status(NAME).id == NAME
     server.trouble = [Forbidden("whoever is asked first")]
     with pytest.raises(NotFound):  # the ElasticJob was, and who may not see those has none
@@ -118,19 +124,19 @@ def test_a_kind_is_asked_for_first_where_it_was_found(cluster: KubernetesCluster
 # -- looking -----------------------------------------------------------------------------------------------------------
 
 
-def looked(cluster: KubernetesCluster) -> tuple[str, str]:
+def looked(cluster: ManagedCluster[KubernetesBackend]) -> tuple[str, str]:
     status = cluster.status(NAME)
     return status.state, status.sentence
 
 
-def test_what_is_known_before_there_is_a_record(cluster: KubernetesCluster) -> None:
+def test_what_is_known_before_there_is_a_record(cluster: ManagedCluster[KubernetesBackend]) -> None:
     status = cluster.status(NAME)
     assert (status.name, status.cluster, status.command) == (NAME, "k8s", "python train.py --lr 'a b'")
     assert (status.size.min, status.size.wanted, status.size.max, status.restarts) == (1, 4, 4, 2)
     assert status.submitted == 1767323045.0
 
 
-def test_a_map_of_the_same_name_is_no_record(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_map_of_the_same_name_is_no_record(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     server.objects[f"{MAPS}/{NAME}"] = {"data": {"theirs": "x"}}
     assert cluster.status(NAME).command == "python train.py --lr 'a b'"
     with pytest.raises(NotFound, match="there is no job 'mnist-large'"):
@@ -138,7 +144,7 @@ def test_a_map_of_the_same_name_is_no_record(cluster: KubernetesCluster, server:
 
 
 def test_an_elastic_job_that_no_operator_sees(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("petctl.clusters.kubernetes.job_status.time.time", lambda: 1767323045.0 + 9)
     assert looked(cluster) == ("pending", "waiting: its operator has not seen it yet")
@@ -147,7 +153,9 @@ def test_an_elastic_job_that_no_operator_sees(
     assert state == "pending" and sentence.endswith("to install one: petctl operator install")
 
 
-def test_what_an_operator_says_of_a_job_without_coordinator(cluster: KubernetesCluster, server: Server) -> None:
+def test_what_an_operator_says_of_a_job_without_coordinator(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     one(server)["status"] = {"phase": "Starting", "message": "waiting: 0 of 2 nodes run"}
     assert looked(cluster) == ("starting", "waiting: 0 of 2 nodes run")
     one(server)["status"] = {"phase": "Recovering", "message": "fewer nodes run than it needs"}
@@ -156,7 +164,7 @@ def test_what_an_operator_says_of_a_job_without_coordinator(cluster: KubernetesC
     assert looked(cluster) == ("queued", "queued: its ElasticJob is suspended")
 
 
-def test_what_hinders_an_operator_is_told(cluster: KubernetesCluster, server: Server) -> None:
+def test_what_hinders_an_operator_is_told(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     one(server)["status"] = {"phase": "Starting", "message": "waiting: 0 of 2 nodes run"}
     said = 'pods "mnist-large-coordinator-0" is forbidden: exceeded quota: few'
     server.events = [{"reason": "Hindered", "message": said, "metadata": {}}]
@@ -165,7 +173,7 @@ def test_what_hinders_an_operator_is_told(cluster: KubernetesCluster, server: Se
 
 
 def test_for_how_many_nodes_there_is_room(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     node = NodeStatus("0", "running")
@@ -178,7 +186,9 @@ def outcome(state: str = "failed", code: int = 7) -> str:
     return json.dumps({"outcome": {"state": state, "code": code, "sentence": f"it {state}"}, "finished": 5.0})
 
 
-def test_the_end_is_in_the_status_when_all_pods_are_gone(cluster: KubernetesCluster, server: Server) -> None:
+def test_the_end_is_in_the_status_when_all_pods_are_gone(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     one(server)["status"] = {"phase": "Failed", "outcome": outcome(), "conditions": []}
     status = cluster.status(NAME)
     assert (status.state, status.exit_code, status.sentence, status.finished) == ("failed", 7, "it failed", 5.0)
@@ -194,7 +204,11 @@ def test_the_end_is_in_the_status_when_all_pods_are_gone(cluster: KubernetesClus
     ],
 )
 def test_an_end_without_an_outcome(
-    cluster: KubernetesCluster, server: Server, condition: dict[str, str], code: int | None, expected: tuple[Any, ...]
+    cluster: ManagedCluster[KubernetesBackend],
+    server: Server,
+    condition: dict[str, str],
+    code: int | None,
+    expected: tuple[Any, ...],
 ) -> None:
     told = {"conditions": [{**condition, "status": "True"}], "phase": "Running"}
     one(server)["status"] = told if code is None else {**told, "exitCode": code}
@@ -205,7 +219,7 @@ def test_an_end_without_an_outcome(
 # -- wishes ------------------------------------------------------------------------------------------------------------
 
 
-def test_scaling_is_the_operators_business(cluster: KubernetesCluster, server: Server) -> None:
+def test_scaling_is_the_operators_business(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     assert cluster.scale(NAME, 3) == "scaling from 4 to 3 nodes"
     assert one(server)["spec"]["replicas"] == 3
     assert cluster.scale(NAME, 3) == "already at 3 nodes"
@@ -215,20 +229,24 @@ def test_scaling_is_the_operators_business(cluster: KubernetesCluster, server: S
     assert one(server)["spec"]["replicas"] == 3
 
 
-def test_a_size_that_follows_the_room_is_fixed_by_a_scale(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_size_that_follows_the_room_is_fixed_by_a_scale(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     one(server)["status"] = {"wanted": 4}
     assert cluster.scale(NAME, 4) == "already at 4 nodes"
     assert one(server)["spec"]["replicas"] == 4
 
 
-def test_an_elastic_job_without_a_range_is_not_scaled(cluster: KubernetesCluster, server: Server) -> None:
+def test_an_elastic_job_without_a_range_is_not_scaled(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     server.objects[f"{ELASTIC}/{NAME}"] = elastic(minReplicas=None, maxReplicas=None, replicas=2)
     with pytest.raises(UsageError, match="may have 2 to 2 nodes"):
         cluster.scale(NAME, 3)
 
 
 def test_cancelling_without_a_coordinator_leaves_the_outcome_for_the_operator(
-    cluster: KubernetesCluster, server: Server
+    cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:
     assert cluster.cancel(NAME, False) == "cancelled before it started"
     assert one(server)["spec"]["suspend"] is True
@@ -239,7 +257,7 @@ def test_cancelling_without_a_coordinator_leaves_the_outcome_for_the_operator(
 
 
 def test_a_coordinator_that_runs_is_asked_to_end_the_job(
-    cluster: KubernetesCluster, server: Server, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, "cancelling")
@@ -252,7 +270,7 @@ def rendered(name: str = NAME, owned: bool = False) -> dict[str, Any]:
     return {"metadata": {"labels": {JOB: name}, **owners}}
 
 
-def test_what_was_rendered_is_removed_with_it(cluster: KubernetesCluster, server: Server) -> None:
+def test_what_was_rendered_is_removed_with_it(cluster: ManagedCluster[KubernetesBackend], server: Server) -> None:
     agent = (f"{NAME}.agent", f"{NAME}.agent-rest")
     places = [f"{SECRETS}/{NAME}", *(f"{MAPS}/{name}" for name in (NAME, *agent, f"{NAME}-code-0"))]
     server.objects |= {place: rendered() for place in [*places, f"{MAPS}/{NAME}-code-1"]}
@@ -262,21 +280,27 @@ def test_what_was_rendered_is_removed_with_it(cluster: KubernetesCluster, server
     assert server.objects == {}
 
 
-def test_nothing_is_removed_that_only_has_the_same_name(cluster: KubernetesCluster, server: Server) -> None:
+def test_nothing_is_removed_that_only_has_the_same_name(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     server.objects |= {f"{SECRETS}/{NAME}": {"metadata": {}}, f"{MAPS}/{NAME}-code-0": {"metadata": {}}}
     one(server)["metadata"]["annotations"] = {OUTCOME: outcome()}
     cluster.remove(NAME)
     assert list(server.objects) == [f"{SECRETS}/{NAME}", f"{MAPS}/{NAME}-code-0"]
 
 
-def test_what_the_elastic_job_owns_is_left_to_kubernetes(cluster: KubernetesCluster, server: Server) -> None:
+def test_what_the_elastic_job_owns_is_left_to_kubernetes(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     server.objects |= {f"{SECRETS}/{NAME}": rendered(owned=True), f"{MAPS}/{NAME}-code-0": rendered(owned=True)}
     one(server)["status"] = {"outcome": outcome()}
     cluster.remove(NAME)
     assert list(server.objects) == [f"{SECRETS}/{NAME}", f"{MAPS}/{NAME}-code-0"]
 
 
-def test_a_job_is_not_put_to_sleep_with_the_elastic_job_of_its_name(cluster: KubernetesCluster, server: Server) -> None:
+def test_a_job_is_not_put_to_sleep_with_the_elastic_job_of_its_name(
+    cluster: ManagedCluster[KubernetesBackend], server: Server
+) -> None:
     server.objects |= Server().objects
     server.objects[f"{ELASTIC}/{OTHER}"] = elastic(OTHER)
     cluster.cancel(OTHER, False)

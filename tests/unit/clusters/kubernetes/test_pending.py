@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.clusters.kubernetes.pods.unschedulable import explained, is_short, refusal, trouble_of, troubles
+from petctl.clusters.kubernetes.pods.unschedulable import explained, refusal, trouble_of, troubles
+from petctl.clusters.managed import is_short
 from petctl.job.status import JobStatus, NodeStatus, SizeStatus
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden

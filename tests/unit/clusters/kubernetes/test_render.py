@@ -15,9 +15,10 @@ import yaml
 from click.testing import CliRunner
 
 from petctl.cli.group import petctl
-from petctl.clusters.kubernetes.cluster import KubernetesCluster, connect
+from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.pods import manifests
+from petctl.clusters.managed import ManagedCluster
 from petctl.errors import UsageError
 from petctl.job.spec import Job
 from petctl.jobs import render
@@ -96,11 +97,13 @@ def objects() -> Objects:
 
 
 @pytest.fixture
-def cluster(project: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
+def cluster(project: Path, objects: Objects, monkeypatch: pytest.MonkeyPatch) -> ManagedCluster[KubernetesBackend]:
     """The cluster, with a namespace in memory and a clock that stands still."""
     monkeypatch.setattr("petctl.clusters.building.time", SimpleNamespace(time=lambda: 1.0))
-    found = connect(project / "home", {"name": "k8s", "image": "python:3.11", "python": "python3.11"})
-    found.__dict__["_api"] = objects
+    found = ManagedCluster(
+        KubernetesBackend(project / "home", {"name": "k8s", "image": "python:3.11", "python": "python3.11"})
+    )
+    found.backend.__dict__["_api"] = objects
     return found
 
 
@@ -149,11 +152,11 @@ def apply(objects: Objects, printed: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize("with_secrets", [False, True])
 def test_what_is_rendered_is_what_submit_creates(
-    cluster: KubernetesCluster, objects: Objects, with_secrets: bool
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects, with_secrets: bool
 ) -> None:
     cluster.submit(cluster.build_record(JOB, "train-22aa"))
     applied = Objects()
-    apply(applied, cluster.manifests(JOB, "train-22aa", with_secrets))
+    apply(applied, cluster.backend.manifests(JOB, "train-22aa", with_secrets))
     (shared,), own = agents(objects), agents(applied)
     parts = [part for name in own for part in applied.held[f"{MAPS}/{name}"]["binaryData"].items()]
     assert objects.held[f"{MAPS}/{shared}"]["binaryData"] == dict(parts) and len(parts) == 2
@@ -163,7 +166,7 @@ def test_what_is_rendered_is_what_submit_creates(
 
 
 def test_the_coordinator_is_awake_before_nodes_are_made(
-    cluster: KubernetesCluster, objects: Objects, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a quota has room for a few pods only, nodes would take it all, and nobody would lead them."""
     create, asleep = objects.create, []
@@ -179,11 +182,11 @@ def test_the_coordinator_is_awake_before_nodes_are_made(
 
 
 def test_what_is_rendered_is_small_enough_for_kubectl_apply(
-    cluster: KubernetesCluster, objects: Objects, project: Path
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects, project: Path
 ) -> None:
     """It keeps a copy of each object in an annotation, and annotations have 262,144 bytes. Submitting takes fewer."""
     (project / "project" / "data").write_bytes(random.Random(1).randbytes(1_000_000))
-    printed = cluster.manifests(JOB, "train-22aa", True)
+    printed = cluster.backend.manifests(JOB, "train-22aa", True)
     assert max(len(json.dumps(manifest)) for manifest in printed) < 262_144
     pieces = [made["metadata"]["name"] for made in printed if "-code-" in made["metadata"]["name"]]
     assert len(pieces) == 6
@@ -270,16 +273,16 @@ def end(objects: Objects, job_id: str) -> None:
     owner["metadata"]["annotations"][OUTCOME] = outcome
 
 
-def test_all_of_a_job_without_owner_is_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
-    apply(objects, cluster.manifests(JOB, "train-22aa", True))
+def test_all_of_a_job_without_owner_is_deleted(cluster: ManagedCluster[KubernetesBackend], objects: Objects) -> None:
+    apply(objects, cluster.backend.manifests(JOB, "train-22aa", True))
     end(objects, "train-22aa")
     cluster.remove("train-22aa")
     assert list(objects.held) == [USERS]
 
 
-def test_what_a_job_only_mounts_is_not_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
+def test_what_a_job_only_mounts_is_not_deleted(cluster: ManagedCluster[KubernetesBackend], objects: Objects) -> None:
     theirs = {"kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "research"}}
-    printed = copy.deepcopy(cluster.manifests(JOB, "train-22aa", True))
+    printed = copy.deepcopy(cluster.backend.manifests(JOB, "train-22aa", True))
     coordinator = next(made for made in printed if made["metadata"]["name"] == "train-22aa-coordinator")
     mounted = {"name": "more", "projected": {"sources": [{"configMap": {"name": "settings"}}]}}
     coordinator["spec"]["template"]["spec"]["volumes"].append(mounted)
@@ -290,15 +293,17 @@ def test_what_a_job_only_mounts_is_not_deleted(cluster: KubernetesCluster, objec
 
 
 @pytest.mark.parametrize("missing", ["Secret", "ConfigMap", "Service"])
-def test_what_was_created_of_half_a_job_is_deleted(cluster: KubernetesCluster, objects: Objects, missing: str) -> None:
-    printed = cluster.manifests(JOB, "train-22aa", True)
+def test_what_was_created_of_half_a_job_is_deleted(
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects, missing: str
+) -> None:
+    printed = cluster.backend.manifests(JOB, "train-22aa", True)
     apply(objects, [manifest for manifest in printed if manifest["kind"] != missing])
     end(objects, "train-22aa")
     cluster.remove("train-22aa")
     assert list(objects.held) == [USERS]
 
 
-def test_jobs_share_the_agent_and_all_own_it(cluster: KubernetesCluster, objects: Objects) -> None:
+def test_jobs_share_the_agent_and_all_own_it(cluster: ManagedCluster[KubernetesBackend], objects: Objects) -> None:
     for job in ("train-22aa", "train-22bb"):
         cluster.submit(cluster.build_record(JOB, job))
     (shared,) = agents(objects)
@@ -309,7 +314,7 @@ def test_jobs_share_the_agent_and_all_own_it(cluster: KubernetesCluster, objects
 
 
 def test_an_agent_that_is_collected_meanwhile_is_made_anew(
-    cluster: KubernetesCluster, objects: Objects, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster.submit(cluster.build_record(JOB, "train-22aa"))
     (shared,), patch = agents(objects), objects.patch
@@ -325,7 +330,7 @@ def test_an_agent_that_is_collected_meanwhile_is_made_anew(
     assert owner["name"] == "train-22bb-coordinator"
 
 
-def test_another_ones_agent_is_not_used(cluster: KubernetesCluster, objects: Objects) -> None:
+def test_another_ones_agent_is_not_used(cluster: ManagedCluster[KubernetesBackend], objects: Objects) -> None:
     cluster.submit(cluster.build_record(JOB, "train-22aa"))
     (shared,) = agents(objects)
     objects.held[f"{MAPS}/{shared}"]["binaryData"] = {"petctl-agent.pyz": "ZXZpbA=="}
@@ -335,16 +340,22 @@ def test_another_ones_agent_is_not_used(cluster: KubernetesCluster, objects: Obj
 
 
 @pytest.mark.parametrize("operated", [False, True])
-def test_a_time_to_live_is_the_owners(cluster: KubernetesCluster, objects: Objects, operated: bool) -> None:
-    cluster.settings = {**cluster.settings, "operator": operated, "ttl_after_finished": "1d"}
+def test_a_time_to_live_is_the_owners(
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects, operated: bool
+) -> None:
+    cluster.backend.settings = {**cluster.backend.settings, "operator": operated, "ttl_after_finished": "1d"}
     first, *others = cluster.build_record(JOB, "train-22aa").request["objects"]
     assert first["spec"]["ttlSecondsAfterFinished"] == 86_400
     assert not any("ttlSecondsAfterFinished" in made.get("spec", {}) for made in others)
-    printed = cluster.manifests(JOB, "train-22aa", False)  # which nothing owns, so it would leave the rest behind
+    printed = cluster.backend.manifests(
+        JOB, "train-22aa", False
+    )  # which nothing owns, so it would leave the rest behind
     assert not any("ttlSecondsAfterFinished" in made.get("spec", {}) for made in printed)
 
 
-def test_of_a_submitted_job_only_the_owner_is_deleted(cluster: KubernetesCluster, objects: Objects) -> None:
+def test_of_a_submitted_job_only_the_owner_is_deleted(
+    cluster: ManagedCluster[KubernetesBackend], objects: Objects
+) -> None:
     cluster.submit(cluster.build_record(JOB, "train-22aa"))
     before = set(objects.held)
     end(objects, "train-22aa")
@@ -353,18 +364,18 @@ def test_of_a_submitted_job_only_the_owner_is_deleted(cluster: KubernetesCluster
 
 
 def test_keys_of_a_store_are_as_secret_as_the_token(
-    cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: ManagedCluster[KubernetesBackend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked: list[str] = []
-    asked = "petctl.clusters.kubernetes.payload.check_stores"
+    asked = "petctl.clusters.kubernetes.backend.check_stores"
     monkeypatch.setattr(asked, lambda record, home: checked.append(record.id))
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "opens-the-store")
     job = Job(script="train.py", store="s3://bucket/runs")
-    incomplete = cluster.manifests(job, "train-22aa", False)
+    incomplete = cluster.backend.manifests(job, "train-22aa", False)
     assert incomplete[0]["data"][manifests.GRANTS] == manifests.WITHHELD
     assert "opens-the-store" not in json.dumps(incomplete) and not checked
-    whole = cluster.manifests(job, "train-22aa", True)
+    whole = cluster.backend.manifests(job, "train-22aa", True)
     assert b"opens-the-store" in base64.b64decode(whole[0]["data"].pop(manifests.GRANTS))
     assert "opens-the-store" not in json.dumps(whole[1:])
     assert checked == ["train-22aa"]  # nobody else would send the code

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes.cluster import KubernetesCluster
+from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.names import ABOUT, COORDINATOR, ID, NODE, labels, object_name
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
 from petctl.clusters.kubernetes.summaries import LONGEST
+from petctl.clusters.managed import ManagedCluster
 from petctl.errors import NotFound
 from petctl.job.spec import Job
 from petctl.jobs.status import Status
@@ -34,8 +35,8 @@ class Namespace:
 
     def __init__(self, home: Path) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
-        self.cluster = KubernetesCluster(home, {"name": "k8s", "image": "train:1"})
-        self.elastic = KubernetesCluster(home, {"name": "k8s", "image": "train:1", "operator": True})
+        self.cluster = ManagedCluster(KubernetesBackend(home, {"name": "k8s", "image": "train:1"}))
+        self.elastic = ManagedCluster(KubernetesBackend(home, {"name": "k8s", "image": "train:1", "operator": True}))
         self.server: Server | None = None
 
     def answer(self, handler: Handler) -> None:
@@ -128,9 +129,9 @@ def there(tmp_path: Path) -> Iterator[Namespace]:
     with serving(namespace.answer) as server:
         namespace.server = server
         for cluster in (namespace.cluster, namespace.elastic):
-            cluster.__dict__["_api"] = Api(access_to(url_of(server)))
+            cluster.backend.__dict__["_api"] = Api(access_to(url_of(server)))
         yield namespace
-        namespace.cluster._api.close()
+        namespace.cluster.backend._api.close()
 
 
 @pytest.mark.parametrize("operator", [False, True])

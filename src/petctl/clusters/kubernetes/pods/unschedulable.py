@@ -26,12 +26,6 @@ _LIMITS = "kubernetes: {resources: {limits: ...}} for nodes, kubernetes.coordina
 _WHERE = re.compile(r" \(the Kubernetes API server [^()]*(?:\([^()]*\))?\).*", re.DOTALL)
 
 
-def is_short(status: JobStatus) -> bool:
-    """Whether nodes are missing from what a coordinator tells."""
-    here = [node for node in status.nodes if node.state != "pending"]
-    return status.finished is None and len(here) < status.size.wanted
-
-
 def explained(
     status: JobStatus, pods: Items, refused: Callable[[], str], troubles: Callable[[], Mapping[str, str]]
 ) -> JobStatus:
