@@ -45,6 +45,11 @@ _LOGS = "70_driver_log_rank_*.txt"
 _OTHERS = ("60_mpirun*.txt", "55_prepare-*.txt")  # what is no worker's
 
 
+def log_folder() -> Path:
+    """Where the logs of runs are brought to."""
+    return Path(os.environ.get("AML_LOG_FOLDER") or "assets")
+
+
 def fetch(handle: JobHandle, assets: Path, full: bool = True) -> list[Path]:
     """Brings what is new of a run's logs; the files there are then, rank 0's first. Without `full` only the end of each
     log, unless there is more of it here already."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from petctl.cli.options import print_json
+from petctl.compat.act.build import build
 from petctl.compat.act.cli.flags import Flags, verb
+from petctl.compat.act.pins import Pin, pin
+from petctl.compat.act.published import publish
 from petctl.compat.batchai.cli.base_command import say
-
-if TYPE_CHECKING:
-    from petctl.compat.act.pins import Pin
 
 
 @verb("init", "act init", "act -c eu init", heeds=("cluster", "output"))
@@ -19,9 +17,6 @@ def init(said: Flags) -> None:
     Only what has changed is taken anew, so initi is the same. The snapshot also goes to code_path, if the YAML has one,
     for others to see; runs never depend on that file.
     """
-    from petctl.compat.act.pins import pin
-    from petctl.compat.act.published import publish
-
     config = said.config()
     made = pin(config)
     say(made.sentence())
@@ -34,8 +29,6 @@ def initc(said: Flags) -> None:
 
     Runs can begin with the code as it was until the build has ended. initic is the same.
     """
-    from petctl.compat.act.build import build
-
     _tell(said, build(said.config(), said.compile_args, say=say), "")
 
 

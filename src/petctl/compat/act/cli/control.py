@@ -7,9 +7,12 @@ import re
 import click
 
 from petctl.cli.options import complete_job, print_json
+from petctl.compat.act import runs as acts
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import say
-from petctl.errors import NotFound
+from petctl.config.settings import cluster_names
+from petctl.errors import NotFound, PetctlError
+from petctl.jobs import list_jobs
 
 SHELL = "command -v bash > /dev/null && exec bash; exec sh"
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]+")
@@ -24,13 +27,10 @@ _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F]*:[0-9a-fA-F:]+")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=complete_job)
 def abort(said: Flags, runs: tuple[str, ...]) -> None:
     """End runs; a unique end of the id is enough. Their logs stay."""
-    from petctl.compat.act.runs import abort as end
-    from petctl.compat.act.runs import find_runs
-
     told: dict[str, str] = {}
     try:
-        for handle in find_runs(runs):
-            told[handle.id] = end(handle.id)
+        for handle in acts.find_runs(runs):
+            told[handle.id] = acts.abort(handle.id)
             if not said.json:
                 say(told[handle.id])
     finally:
@@ -49,21 +49,15 @@ def abort(said: Flags, runs: tuple[str, ...]) -> None:
 @click.argument("words", metavar="[COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 def ssh(said: Flags, run: str, words: tuple[str, ...]) -> int:
     """A shell on a node of a run, or a command there; exits with its exit code. Needs no sshd, key or password."""
-    from petctl.compat.act.runs import find_run
-
     argv = list(words[1:] if words[:1] == ("--",) else words) or ["/bin/sh", "-c", SHELL]
     if _ADDRESS.fullmatch(run):
         found, node = _at(run)
-        return find_run(found).exec(argv, node=node)
-    return find_run(run).exec(argv)
+        return acts.find_run(found).exec(argv, node=node)
+    return acts.find_run(run).exec(argv)
 
 
 def _at(address: str) -> tuple[str, str]:
     """The run, and its node, that is at an address."""
-    from petctl.config.settings import cluster_names
-    from petctl.errors import PetctlError
-    from petctl.jobs import list_jobs
-
     places: list[str] = []
     for cluster in dict.fromkeys(["local", *cluster_names()]):
         try:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
+from petctl.cli.data.progress import Progress, size
 from petctl.cli.options import print_json
+from petctl.cli.terminal.text import duration
+from petctl.compat.act import data
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import confirm, say
 from petctl.text import counted
-
-if TYPE_CHECKING:
-    from petctl.compat.act.data import Moved, Progress
 
 _paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 
@@ -32,11 +31,8 @@ def ls(said: Flags, prefixes: tuple[str, ...]) -> None:
 
     PREFIX begins with a mapped folder: data/... where the YAML has data_folder.
     """
-    from petctl.cli.data.progress import size
-    from petctl.compat.act.data import listed
-
     config = said.config()
-    found = {item.name: item for prefix in prefixes for item in listed(config, prefix)}
+    found = {item.name: item for prefix in prefixes for item in data.listed(config, prefix)}
     if said.json:
         print_json([item._asdict() for item in found.values()])
         return
@@ -63,21 +59,17 @@ def upload(said: Flags, paths: tuple[str, ...]) -> None:
 
     What is there already is skipped; a run that was interrupted goes on where it was.
     """
-    from petctl.compat.act.data import upload as copy
-
     config = said.config()
     source = said.source()
-    _tell(said, [copy(config, path, source, progress=_shown(said)) for path in paths])
+    _tell(said, [data.upload(config, path, source, progress=_shown(said)) for path in paths])
 
 
 @verb("download", "act d data/coco", "act -c eu d output/best.pt", heeds=("cluster", "output"))
 @_paths
 def download(said: Flags, paths: tuple[str, ...]) -> None:
     """Copy files or folders from the blob to this machine; what is here already is skipped."""
-    from petctl.compat.act.data import download as copy
-
     config = said.config()
-    _tell(said, [copy(config, path, progress=_shown(said)) for path in paths])
+    _tell(said, [data.download(config, path, progress=_shown(said)) for path in paths])
 
 
 @verb(
@@ -92,13 +84,11 @@ def rm(said: Flags, paths: tuple[str, ...]) -> None:
 
     It cannot be undone. What only begins with the same letters stays.
     """
-    from petctl.compat.act.data import count, remove
-
     config = said.config()
-    numbers = {path: count(config, path) for path in paths}
+    numbers = {path: data.count(config, path) for path in paths}
     for path, number in numbers.items():
         confirm(f"Remove {path} ({counted(number, 'file')}) from the blob of {config.name}?", said.yes)
-    removed = {path: remove(config, path) for path in paths}
+    removed = {path: data.remove(config, path) for path in paths}
     if said.json:
         print_json({"removed": removed})
         return
@@ -110,10 +100,8 @@ def rm(said: Flags, paths: tuple[str, ...]) -> None:
 @_paths
 def url(said: Flags, paths: tuple[str, ...]) -> None:
     """Print a link for each file, with which anybody can read it for 30 days."""
-    from petctl.compat.act.data import url as link
-
     config = said.config()
-    links = {path: link(config, path) for path in paths}
+    links = {path: data.url(config, path) for path in paths}
     if said.json:
         print_json(links)
         return
@@ -121,16 +109,12 @@ def url(said: Flags, paths: tuple[str, ...]) -> None:
         click.echo(one)
 
 
-def _shown(said: Flags) -> Progress:
+def _shown(said: Flags) -> data.Progress:
     """How far a transfer is, on stderr."""
-    from petctl.cli.data.progress import Progress as Shown
-
-    return partial(Shown, quiet=said.json)
+    return partial(Progress, quiet=said.json)
 
 
-def _tell(said: Flags, moves: list[Moved]) -> None:
-    from petctl.cli.data.progress import size
-    from petctl.cli.terminal.text import duration
+def _tell(said: Flags, moves: list[data.Moved]) -> None:
 
     if said.json:
         print_json(

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import pprint
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
+from msgspec import to_builtins
 
+from petctl.cli.jobs.diagnose import diagnosis_lines
 from petctl.cli.options import complete_job, print_json
+from petctl.compat.act import overview
 from petctl.compat.act.cli.flags import Flags, verb
+from petctl.compat.act.run_facts import facts
+from petctl.compat.act.run_logs import fetch, last_lines, log_folder
+from petctl.compat.act.runs import find_run, find_runs
 from petctl.compat.batchai.cli.base_command import say
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from petctl.jobs import JobHandle
+from petctl.jobs import JobHandle
+from petctl.jobs.diagnosis import diagnose
 
 _LISTS = ("cluster", "max", "output")
 _ABOVE = ("logFiles", "all_log_path")  # printed before the facts
@@ -37,7 +41,6 @@ def query(said: Flags, runs: tuple[str, ...]) -> int:
     """
     if not runs:
         return _list(said, None)
-    from petctl.compat.act.runs import find_runs
 
     handles = find_runs(runs)
     if not said.config(required=False).with_log:
@@ -71,9 +74,7 @@ def running(said: Flags) -> int:
 @verb("blame", "act blame", "act -c eu blame", heeds=("cluster", "max", "output"))
 def blame(said: Flags) -> int:
     """List the five runs of the cluster that have run longest, whoever's experiment they are of."""
-    from petctl.compat.act.overview import blame as longest
-
-    return _rows(said, longest(said.config(required=False), said.max or 5))
+    return _rows(said, overview.blame(said.config(required=False), said.max or 5))
 
 
 @verb("summary", "act summary", "act -c eu summary -o json", heeds=("cluster", "output"))
@@ -86,14 +87,8 @@ def summary(said: Flags) -> int:
 @click.argument("run", metavar="RUN", shell_complete=complete_job)
 def parse(said: Flags, run: str) -> int:
     """Say why a run failed: known causes that are found in its logs and its status, with advice."""
-    from petctl.cli.jobs.diagnose import diagnosis_lines
-    from petctl.compat.act.runs import find_run
-    from petctl.jobs.diagnosis import diagnose
-
     found = diagnose(find_run(run))
     if said.json:
-        from msgspec import to_builtins
-
         print_json(to_builtins(found))
     else:
         click.echo("\n".join(diagnosis_lines(found)))
@@ -102,9 +97,7 @@ def parse(said: Flags, run: str) -> int:
 
 def tell_summary(said: Flags) -> int:
     """Of the cluster that is meant."""
-    from petctl.compat.act.overview import summary as sums
-
-    found = sums(said.config(required=False))
+    found = overview.summary(said.config(required=False))
     if said.json:
         print_json(found)
     else:
@@ -114,10 +107,6 @@ def tell_summary(said: Flags) -> int:
 
 def _look(said: Flags, handle: JobHandle) -> dict[str, Any]:
     """One run; text is printed as it comes."""
-    from petctl.compat.act.client import log_folder
-    from petctl.compat.act.run_facts import facts
-    from petctl.compat.act.run_logs import fetch, last_lines
-
     paths: list[Path] = []
     lines: list[str] = []
     if not said.without_log:
@@ -136,9 +125,8 @@ def _look(said: Flags, handle: JobHandle) -> dict[str, Any]:
 
 
 def _list(said: Flags, states: tuple[str, ...] | None) -> int:
-    from petctl.compat.act.overview import runs
 
-    return _rows(said, runs(said.config(), states, said.max))
+    return _rows(said, overview.runs(said.config(), states, said.max))
 
 
 def _rows(said: Flags, rows: list[dict[str, Any]]) -> int:
@@ -152,7 +140,6 @@ def _rows(said: Flags, rows: list[dict[str, Any]]) -> int:
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
-    from petctl.compat.act.overview import lines_of
 
-    for line in lines_of(rows):
+    for line in overview.lines_of(rows):
         click.echo(line)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import click
 
+from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
 from petctl.cli.options import complete_job, print_json
+from petctl.cli.terminal.ending import tell_end
+from petctl.cli.terminal.follow import Follower, held_interrupts
+from petctl.cli.terminal.screen import Screen
+from petctl.compat.act import runs as acts
+from petctl.compat.act.cli.flag_hints import misplaced
 from petctl.compat.act.cli.flags import Flags, verb
+from petctl.compat.act.cli.query import tell_summary
+from petctl.compat.act.compile import RunRequest
+from petctl.compat.act.run_facts import facts
 from petctl.compat.batchai.cli.base_command import say
 from petctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from petctl.compat.act.compile import RunRequest
-    from petctl.jobs import JobHandle
+from petctl.jobs import JobHandle
 
 _HEEDS = ("num_gpu", "cluster", "single", "hold", "compile_args", "new_code", "output")
 _words = click.argument("words", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
@@ -53,7 +58,6 @@ def s(said: Flags, words: tuple[str, ...]) -> int:
     """With a command: submit. Alone: summary."""
     if words:
         return _submit(said, words)
-    from petctl.compat.act.cli.query import tell_summary
 
     return tell_summary(said)
 
@@ -70,18 +74,12 @@ def local(said: Flags, words: tuple[str, ...]) -> int:
 
     Mapped folders that are here are used as they are.
     """
-    from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
-    from petctl.cli.terminal.ending import tell_end
-    from petctl.cli.terminal.follow import Follower, held_interrupts
-    from petctl.cli.terminal.screen import Screen
-    from petctl.compat.act.runs import local as run
-
     wish = _wish(said, "local", words)
     config = said.config()
     # With -o json stdout belongs to the one document: what the command prints goes to stderr.
     screen = Screen(prefix=False, output=sys.stderr.buffer if said.json else None)
     with held_interrupts() as pressed:
-        handle = run(config, wish, say=say)
+        handle = acts.local(config, wish, say=say)
         try:
             screen.say(f"submitted run {handle.id}")
             status = Follower(handle, screen).follow(pressed)
@@ -94,8 +92,6 @@ def local(said: Flags, words: tuple[str, ...]) -> int:
             )
             return INTERRUPTED
     if said.json:
-        from petctl.compat.act.run_facts import facts
-
         print_json(facts(handle))
     return tell_end(status, screen)
 
@@ -113,31 +109,25 @@ def resubmit(said: Flags, runs: tuple[str, ...]) -> int:
 
     Command, GPUs and flags are those of the run; the rest is what its YAML says today. The new ids are printed.
     """
-    from petctl.compat.act.runs import find_runs
-    from petctl.compat.act.runs import resubmit as again
-
     config = said.config() if said.cluster else None
     to = said.target()
     for remark in to.remarks if to is not None else ():
         say(remark)
-    before = find_runs(runs)
-    started = (again(run.id, config, to=to, new_code=said.new_code, say=say) for run in before)
+    before = acts.find_runs(runs)
+    started = (acts.resubmit(run.id, config, to=to, new_code=said.new_code, say=say) for run in before)
     return _tell(said, started, len(before))
 
 
 def _submit(said: Flags, words: tuple[str, ...]) -> int:
-    from petctl.compat.act.runs import submit as start
 
     wish = _wish(said, "submit", words)
     config = said.config()
     for remark in config.remarks:
         say(remark)
-    return _tell(said, [start(config, wish, new_code=said.new_code, say=say)])
+    return _tell(said, [acts.submit(config, wish, new_code=said.new_code, say=say)])
 
 
 def _wish(said: Flags, verb: str, words: tuple[str, ...]) -> RunRequest:
-    from petctl.compat.act.cli.flag_hints import misplaced
-    from petctl.compat.act.compile import RunRequest
 
     if not words:
         raise UsageError(f"nothing to run: give a command, for example: {_program()} {verb} python train.py")

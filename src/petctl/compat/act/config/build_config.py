@@ -15,7 +15,7 @@ from petctl.clusters.base import how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden, read_account
 from petctl.compat.act.config.config import BlobFolder, Config, is_cluster, kind_of
 from petctl.compat.act.config.documents import read_configuration, user_path
-from petctl.compat.act.config.keys import CODE, FOLDER, IDLE, IDLE_IN_ENTRY
+from petctl.compat.act.config.keys import CODE, ENTRY, FOLDER, KEYS, Idle
 from petctl.compat.act.config.zip_rules import read_zip_options
 from petctl.config.kinds import DEFAULT
 from petctl.errors import UsageError
@@ -40,7 +40,7 @@ class Making:
         entries = {key: entry for key, entry in said.get("config_param", {}).items() if entry is not None}
         zipping = self._zip_options()
         elastic = said.get("elastic_num_gpu", [])
-        found = Config(
+        computed: dict[str, Any] = dict(
             name=self.name,
             file=self.file,
             root=self.root,
@@ -55,8 +55,8 @@ class Making:
             exclude=zipping,
             workspace=self._workspace(),
             **self._image(),
-            **{name: said[name] for name in _AS_SAID if name in said},
         )
+        found = Config(**{name: said[name] for name in Config.__struct_fields__ if name in said} | computed)
         if found.image_password and kind_of(found.cluster) != DEFAULT:
             self.remarks.append(
                 "docker.username and docker.password have no effect on Kubernetes: there the registry's password is a "
@@ -158,36 +158,15 @@ class Making:
 
     def _idle(self, entries: Mapping[str, Mapping[str, Any]]) -> None:
         """What is said and has no effect, one sentence for each reason."""
+        said = [(name, key) for name, key in KEYS.items() if self.said.get(name)]
+        for place, entry in entries.items():
+            said += [(f"config_param.{place}.{name}", key) for name, key in ENTRY.items() if entry.get(name)]
         reasons: dict[str, list[str]] = {}
-        for name, why in IDLE.items():
-            if self.said.get(name):
-                reasons.setdefault(why, []).append(name)
-        for key, entry in entries.items():
-            for name, why in IDLE_IN_ENTRY.items():
-                if entry.get(name):
-                    reasons.setdefault(why, []).append(f"config_param.{key}.{name}")
+        for name, key in said:
+            if isinstance(key, Idle):
+                reasons.setdefault(key.why, []).append(name)
         verbs = {why: "has" if len(names) == 1 else "have" for why, names in reasons.items()}
         self.remarks += [f"{', '.join(names)} {verbs[why]} no effect: {why}" for why, names in reasons.items()]
-
-
-_AS_SAID = (
-    "multi_process",
-    "gpu_per_node",
-    "process_count_per_node",
-    "elastic_num_gpu",
-    "sleep_if_fail",
-    "sleep_if_succeed",
-    "compile_args",
-    "interpreter_path",
-    "preemption_allowed",
-    "auto_init",
-    "launcher",
-    "device",
-    "with_log",
-    "restarts",
-    "retry_on",
-    "allow_secrets",
-)
 
 
 def _user() -> str:

@@ -1,4 +1,5 @@
-"""Every key of ACT's configuration: what may stand there, and which have no effect here, with the reason.
+"""Every key of ACT's configuration, once: what may stand there, and which have no effect here, with the reason. A key
+that is also a field of `Config` becomes that field, whose default is said there.
 
 petctl's own keys stand among them: cluster, launcher, device, auto_init, restarts, retry_on, allow_secrets, and `mode`
 of a folder. A reader's table is docs/act-fields.md. What the values come to is said in `config.py`.
@@ -26,24 +27,15 @@ _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _AZURE_ML = "only Azure ML reads that"
 _DATASTORE = "petctl needs no datastores; it opens the account that azure_blob_config_file names"
 
-# Key -> why it has no effect, whatever it says; those that are switches are told only when they are on.
-IDLE = {
-    "datastore_name": _DATASTORE,
-    "use_cli_auth": _AZURE_ML,
-    "platform": _AZURE_ML,
-    "aks_compute": _AZURE_ML,
-    "singularity_sla_tier": _AZURE_ML,
-    "singularity_instance_type": _AZURE_ML,
-    "aks_compute_global_dispatch": _AZURE_ML,
-    "aks_compute_global_dispatch_arg": _AZURE_ML,
-    "unique_gjd_cluster": _AZURE_ML,
-    "inject_collection": "petctl keeps its own records of runs, and no database",
-}
-IDLE_IN_ENTRY = {
-    "datastore_name": _DATASTORE,
-    "blob_cache_timeout": "blobfuse is not used; nodes fetch folders and upload what changes",
-    "submit_with_url": "nodes always get signed URLs, and never a key",
-}
+
+class Idle:
+    """A key that is checked and has no effect here, whatever it says; switches are told only when they are on."""
+
+    def __init__(self, holds: Callable[[object], object], why: str) -> None:
+        self.holds, self.why = holds, why
+
+    def __call__(self, value: object) -> object:
+        return self.holds(value)
 
 
 def truth(value: object) -> bool:
@@ -148,9 +140,9 @@ ENTRY: Shape = {
     "path": _path,
     "storage_type": values.one_of(*STORAGE),
     "file_share": values.single_line,
-    "datastore_name": values.single_line,
-    "blob_cache_timeout": values.text,
-    "submit_with_url": truth,
+    "datastore_name": Idle(values.single_line, _DATASTORE),
+    "blob_cache_timeout": Idle(values.text, "blobfuse is not used; nodes fetch folders and upload what changes"),
+    "submit_with_url": Idle(truth, "nodes always get signed URLs, and never a key"),
     "mode": folder_mode,
 }
 DOCKER: Shape = {
@@ -163,15 +155,15 @@ KEYS: Shape = {
     BASE: values.single_line,
     "aml_config": _aml_config,
     "azure_blob_config_file": values.single_line,
-    "datastore_name": values.single_line,
+    "datastore_name": Idle(values.single_line, _DATASTORE),
     "config_param": _config_param,
     "use_custom_docker": truth,
     "docker": DOCKER,
     "compute_target": values.single_line,
-    "platform": values.one_of("aml", "itp", "singularity"),
-    "aks_compute": truth,
+    "platform": Idle(values.one_of("aml", "itp", "singularity"), _AZURE_ML),
+    "aks_compute": Idle(truth, _AZURE_ML),
     "experiment_name": values.single_line,
-    "use_cli_auth": truth,
+    "use_cli_auth": Idle(truth, _AZURE_ML),
     "multi_process": truth,
     "gpu_per_node": values.whole(0),
     "process_count_per_node": values.whole(0),
@@ -184,18 +176,18 @@ KEYS: Shape = {
     "sleep_if_fail": truth,
     "sleep_if_succeed": truth,
     "compile_args": values.text,
-    "singularity_sla_tier": values.single_line,
-    "singularity_instance_type": values.single_line,
-    "aks_compute_global_dispatch": truth,
-    "aks_compute_global_dispatch_arg": _mapping,
-    "unique_gjd_cluster": values.text,
+    "singularity_sla_tier": Idle(values.single_line, _AZURE_ML),
+    "singularity_instance_type": Idle(values.single_line, _AZURE_ML),
+    "aks_compute_global_dispatch": Idle(truth, _AZURE_ML),
+    "aks_compute_global_dispatch_arg": Idle(_mapping, _AZURE_ML),
+    "unique_gjd_cluster": Idle(values.text, _AZURE_ML),
     "is_ssh_scheduler": _false_only(
         "the scheduler of machines behind ssh belongs to a package that is not public; machines that petctl reaches "
         "are clusters: petctl cluster create, or clusters: in petctl.yaml"
     ),
     "with_log": truth,
     "entry_script": _entry_script,
-    "inject_collection": values.text,
+    "inject_collection": Idle(values.text, "petctl keeps its own records of runs, and no database"),
     "cluster": values.single_line,
     "launcher": values.one_of("mpi", "elastic"),
     "device": values.one_of("gpu", "cpu"),
