@@ -1,6 +1,7 @@
 """Looks after a whole job, wherever that is done: by the local supervisor, or by the coordinator in a pod.
 
     job_controller.py       JobController: the rendezvous of one job's nodes, its status and events, and its end
+    status_builder.py       ... its status, from what the machine knows at the moment
     nodes.py, seat.py       the seams to who makes nodes, and to where the controller runs
     journals/               the seam to what is kept: events, the history that follows from them, the newest status
     signing.py              what nodes ask about stores

@@ -24,13 +24,13 @@ from typing import Any, Dict, List, Optional, Sequence, Set
 from petctl.agent.data.code_source import serve
 from petctl.controller.journals.journal import Journal
 from petctl.controller.journals.records import UNSAVED_TOLD, results_place
-from petctl.controller.journals.status_builder import members_of, node_rows, progress_of, sentence_of, state_of
 from petctl.controller.nodes import LAST_WAIT, Nodes
 from petctl.controller.seat import DEPOSED, OVER, Seat
 from petctl.controller.signing import Signing
+from petctl.controller.status_builder import members_of, node_rows, progress_of, sentence_of, state_of
 from petctl.errors import NotFound, UsageError
 from petctl.job.record import JobRecord
-from petctl.job.status import JobStatus, SizeStatus
+from petctl.job.status import JobStatus
 from petctl.job.task import encode_task
 from petctl.rendezvous.core.events import End, Event, Lost
 from petctl.rendezvous.core.machine import Coordinator
@@ -55,6 +55,7 @@ class JobController:
         self.outcome = journal.outcome  # the job's, once it is on record
         self.opened: Optional[float] = None  # when the first round began that this controller opened
         self._told_before = self.outcome is not None  # ... to some nodes, perhaps
+        self._results_place = results_place(record)
         self._remembered = 0  # the newest round that the journal knew at first
         self._killed = False
         self._hurried_until = float("inf")
@@ -177,10 +178,11 @@ class JobController:
                 self.stop(DEPOSED)
 
     def _picture(self, before: JobStatus) -> JobStatus:
-        facts, history, wanted = self.machine.status(), self.journal.history, self.nodes.wanted
-        rows = node_rows(facts, self.nodes.rows())
+        facts, history = self.machine.status(), self.journal.history
+        kept, (wanted, granted) = self.nodes.rows(), self.nodes.counts()
+        rows = node_rows(facts, kept)
         ending = self.outcome.sentence if self.outcome is not None else ""
-        sentence = sentence_of(facts, len(rows), ending, self.nodes.granted, wanted)
+        sentence = sentence_of(facts, len(rows), ending, granted, wanted)
         if self.signing.busy:
             sentence = f"ending ({ending}): uploading results"
         elif self.seat.remark:
@@ -192,7 +194,7 @@ class JobController:
             state=state_of(facts["phase"], before.state, bool(history.rounds) or self.machine.ran > self._remembered),
             sentence=sentence,
             results=self.results(),
-            size=self._size(),
+            size=replace(before.size, wanted=wanted),
             round=facts["round"] if known else history.round,
             epoch=facts["epoch"],
             spent=facts["spent"] if known else history.spent,
@@ -203,11 +205,8 @@ class JobController:
 
     def results(self) -> str:
         """Where results go, and why some do not."""
-        parts = (results_place(self.record), self.signing.sentence(), *self._unsaved[:UNSAVED_TOLD])
+        parts = (self._results_place, self.signing.sentence(), *self._unsaved[:UNSAVED_TOLD])
         return "; ".join(part for part in parts if part)
-
-    def _size(self) -> SizeStatus:
-        return SizeStatus(self.record.config.min_nodes, self.nodes.wanted, self.record.config.max_nodes)
 
     async def _limit_time(self) -> None:
         limit = self.record.max_time
@@ -252,7 +251,7 @@ class JobController:
                 "spent": self.machine.budget.spent,
                 "round": self.machine.ran,
                 "rounds": self.journal.history.ran,
-                "size": vars(self._size()),
+                "size": vars(self.journal.status.size),
             }
             self.outcome = self.journal.put_outcome(outcome, facts)
         self._close()

@@ -6,7 +6,7 @@ only says how many there should be (`platform_nodes.py`).
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Coroutine, Dict, Mapping, Sequence
+from typing import Any, Callable, Collection, Coroutine, Dict, Mapping, Sequence, Tuple
 
 from petctl.errors import UsageError
 from petctl.rendezvous.core.events import Config
@@ -30,15 +30,9 @@ class Nodes:
         """Before all else: the job's machine, how to hand it a fact, and how to leave the job to another process."""
         self.machine, self.step, self.stop = machine, step, stop
 
-    @property
-    def wanted(self) -> int:
-        """How many there should be."""
+    def counts(self) -> Tuple[int, int]:
+        """How many there should be, and how many of these there may be now."""
         raise NotImplementedError
-
-    @property
-    def granted(self) -> int:
-        """How many of these there may be now."""
-        return self.wanted
 
     def first_config(self) -> Config:
         """What the machine begins with."""

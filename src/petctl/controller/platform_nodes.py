@@ -53,9 +53,8 @@ class PlatformNodes(Nodes):
         self._announced: Set[str] = set()  # nodes that were waited for once, or came; a lost one may come again
         self._learnt = asyncio.Event()  # the machine knows which nodes are left
 
-    @property
-    def wanted(self) -> int:
-        return self.machine.wanted
+    def counts(self) -> Tuple[int, int]:
+        return self.machine.wanted, self.machine.wanted
 
     def first_config(self) -> Config:
         wanted = max(self.config.min_nodes, min(self._first_wanted, self.config.max_nodes))

@@ -29,6 +29,7 @@ class Signing:
     """One job's. `signer` is asked for when a node needs it; `event` writes down; `changed` wants a new status."""
 
     busy = False  # what nodes have left is being sent
+    kept = ""  # what the job wrote beside its code, once it is among the results
 
     def __init__(
         self, any_store: bool, signer: Callable[[], Signer], event: Callable[..., None], changed: Callable[[], None]
@@ -49,8 +50,9 @@ class Signing:
         }
 
     def sentence(self) -> str:
-        """Why something is not sent, for the status; empty when all is well."""
-        return "; ".join(dict.fromkeys(f"not uploaded: {problem}" for problem in self._problems.values()))
+        """Why something is not sent, and what was moved to the results, for the status; empty when all is well."""
+        parts = [f"not uploaded: {problem}" for problem in self._problems.values()]
+        return "; ".join(dict.fromkeys([*parts, self.kept] if self.kept else parts))
 
     def give_up(self) -> None:
         """The user does not want to wait for anything to be sent."""

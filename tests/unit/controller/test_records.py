@@ -16,7 +16,7 @@ from petctl.controller.journals.records import (
     new_event,
     read_events,
 )
-from petctl.controller.journals.status_builder import node_rows, sentence_of, state_of
+from petctl.controller.status_builder import node_rows, sentence_of, state_of
 from petctl.job.status import ErrorStatus, NodeStatus
 from petctl.rendezvous.core.events import LEFT
 from petctl.rendezvous.core.messages import Failure, Outcome, encode

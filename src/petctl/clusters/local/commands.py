@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence
@@ -35,3 +36,20 @@ def supervisor_environment(environment: Mapping[str, str]) -> Dict[str, str]:
     if own.get("PYTHONPATH"):  # the supervisor has another working directory
         own["PYTHONPATH"] = os.pathsep.join(str(Path(part).absolute()) for part in own["PYTHONPATH"].split(os.pathsep))
     return own
+
+
+def start_apart(argv: Sequence[str], log: Path, environment: Mapping[str, str], lock: int, umask: int = -1) -> None:
+    """Starts a process that holds `lock`, through a shell that ends at once: so it is never a zombie of ours."""
+    with open(log, "ab", buffering=0) as output:
+        subprocess.run(
+            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=environment,
+            umask=umask,
+            start_new_session=True,
+            pass_fds=(lock,),
+            check=True,
+        )

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import replace
-from typing import Optional
+from typing import Any, Mapping, Optional
 
 from petctl.clusters.local.controller.start_environment import forget_environment
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_once
+from petctl.clusters.local.job_directory import JobDirectory, read_json
 from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
-from petctl.clusters.local.record import LocalRequest, find_status, read_record, write_status
+from petctl.clusters.local.record import LocalRequest, read_record
 from petctl.errors import PetctlError
 from petctl.files import take_lock
 from petctl.job.status import JobStatus
@@ -28,14 +27,10 @@ CANCELLED_IN_LINE = "cancelled while it was queued"
 def finalize(directory: JobDirectory, reason: str) -> Optional[JobStatus]:
     """Makes the end of a job final: cancelled if its user wanted that, else lost. None when somebody looks after it
     after all."""
-    from petctl.agent.data.new_files import keep_new_files
-    from petctl.controller.journals.records import (  # few jobs are buried
-        append_event,
-        close_status,
-        first_status,
-        new_event,
-    )
-    from petctl.rendezvous.core.messages import decode_outcome
+    from petctl.agent.data.new_files import keep_new_files  # few jobs are ended here
+    from petctl.clusters.local.controller.journal import DirectoryJournal
+    from petctl.controller.journals.records import new_event
+    from petctl.rendezvous.core.messages import Outcome
 
     lock = take_lock(directory.supervisor_lock)
     if lock is None:
@@ -44,35 +39,42 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[JobStatus]:
         if running_nodes(directory):
             return None
         record = read_record(directory)
-        now = time.time()
-        state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
-        if write_once(directory.outcome, {"state": state, "code": code, "sentence": reason, "finished": now}):
-            with suppress(OSError):
-                append_event(directory.events, new_event("closing", f"{state}: {reason}"))
-        written = read_json(directory.outcome)
-        status = find_status(directory) or first_status(record)
-        if status.finished is None:
-            sweep(directory.id, directory.nodes)
-            container = LocalRequest.of(record).container
-            if container:
-                from petctl.clusters.local.containers.node_containers import remove_containers
-
-                remove_containers(container, directory.id)
+        journal = DirectoryJournal(directory, record)
+        outcome = journal.outcome
+        if outcome is None:
+            state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
+            outcome = journal.put_outcome(Outcome(state, code, reason), {})
+            journal.put_event(new_event("closing", f"{state}: {reason}"))
+        if journal.status.finished is None:
+            clear(directory, LocalRequest.of(record).container)
             kept = keep_new_files(str(directory.unpacked), str(directory.outputs))
             if kept:
-                with suppress(OSError):
-                    append_event(directory.events, new_event("kept", kept))
-                status = replace(status, results="; ".join(part for part in (status.results, kept) if part))
-            status = close_status(status, decode_outcome(written), float((written or {}).get("finished", now)))
-            with suppress(OSError):  # whoever looks next buries it again
-                write_status(directory, status, reserved=True)
+                journal.put_event(new_event("kept", kept))
+            results = "; ".join(part for part in (journal.status.results, kept) if part)
+            # Where it cannot be written, the next process that polls tries again.
+            journal.finish(outcome, finished_at(directory), results=results)
         with suppress(PetctlError):  # whoever needs the slots finds that nobody uses them
             slots_of(directory.home, record.cluster).release(directory.id)
         forget_environment(directory)
         directory.give_back()
-        return status
+        return journal.status
     finally:
         os.close(lock)
+
+
+def clear(directory: JobDirectory, container: Mapping[str, Any]) -> str:
+    """Ends all that is left of a job's nodes; why some of it cannot be ended."""
+    sweep(directory.id, directory.nodes)
+    if not container:
+        return ""
+    from petctl.clusters.local.containers.node_containers import remove_containers
+
+    return remove_containers(container, directory.id)
+
+
+def finished_at(directory: JobDirectory) -> float:
+    """When the outcome was put on record."""
+    return float((read_json(directory.outcome) or {}).get("finished", time.time()))
 
 
 def restarted(directory: JobDirectory) -> bool:

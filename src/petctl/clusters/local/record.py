@@ -71,11 +71,6 @@ def find_status(directory: JobDirectory) -> Optional[JobStatus]:
         return None
 
 
-def write_status(directory: JobDirectory, status: JobStatus, reserved: bool) -> None:
-    """Replaces it; `reserved`: also on a full disk."""
-    write_json(directory.status, status.pack(), reserved=reserved)
-
-
 def _record(data: object) -> JobRecord:
     record = JobRecord.from_dict(data)
     try:

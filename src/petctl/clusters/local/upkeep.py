@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 
-from petctl.clusters.local.controller.spawn import bring_back
+from petctl.clusters.local.controller.spawn import start_supervisor
 from petctl.clusters.local.finalize import finalize, why_lost
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.job_status import LOOK_AGAIN, gone
@@ -30,7 +30,7 @@ def attend(directory: JobDirectory) -> None:
     if directory.begun():
         finish(directory)
         if LocalRequest.of(record).container and _forsaken(directory):
-            bring_back(directory, record)
+            start_supervisor(directory, ended=True)  # its nodes, in their containers, cannot do so themselves
     with suppress(PetctlError, OSError):  # the job's status tells what is wrong with the queue
         move_on(directory, record)
 

@@ -9,15 +9,17 @@ workers' progress less often still. A journal decides nothing about the job, and
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import replace
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional
 
 from petctl.controller.journals.records import History, close_status, new_event
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import Outcome
 from petctl.rendezvous.net.calls import Call
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, TimerHandle
 
 INTERVAL = 0.05  # seconds between two pictures
 PROGRESS_INTERVAL = 1.0  # ... and between two that differ only in the progress of the workers
@@ -41,11 +43,12 @@ class Journal:
             self.history.take(event)
         self.status = status
         self.picture: Callable[[JobStatus], JobStatus] = as_it_was
-        self._timer: Optional[asyncio.TimerHandle] = None
+        self._timer: Optional[TimerHandle] = None
         self._next = 0.0
         self._kept: Optional[JobStatus] = None
         self._last: Optional[JobStatus] = None
         self._progress_at = 0.0
+        self._closed = False
 
     def put_event(self, event: Dict[str, Any]) -> None:
         """Where an event goes."""
@@ -87,13 +90,14 @@ class Journal:
 
     def touch(self) -> None:
         """Something may have changed: a new picture is due, soon."""
-        if self._timer is None:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_at(max(loop.time(), self._next), self._due)
+        if self._timer is None and not self._closed:
+            from asyncio import get_running_loop  # a command that ends a job has no loop, and need not import one
 
-    def _due(self) -> None:
+            loop = get_running_loop()
+            self._timer = loop.call_at(max(loop.time(), self._next), self._due, loop)
+
+    def _due(self, loop: AbstractEventLoop) -> None:
         self._timer = None
-        loop = asyncio.get_running_loop()
         began = loop.time()
         self.write()
         now = loop.time()
@@ -121,6 +125,7 @@ class Journal:
 
     def finish(self, outcome: Outcome, finished: float, **late: Any) -> None:
         """The last picture, with what became known after the end; none is made after it."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
         self.status = replace(close_status(self._last or self.status, outcome, finished), **late)

@@ -10,8 +10,8 @@ import logging
 import time
 from typing import Any, Dict, Mapping, Optional
 
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_once
-from petctl.clusters.local.record import find_status, write_status
+from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_once
+from petctl.clusters.local.record import find_status
 from petctl.controller.journals.journal import Journal
 from petctl.controller.journals.records import append_event, first_status, read_events
 from petctl.errors import is_no_room
@@ -38,7 +38,7 @@ class DirectoryJournal(Journal):
 
     def put_status(self, last: bool) -> bool:
         try:
-            write_status(self.directory, self.status, reserved=last)
+            write_json(self.directory.status, self.status.pack(), reserved=last)
         except OSError as error:
             self._complain(f"cannot record the status: {error}", error)
             return False

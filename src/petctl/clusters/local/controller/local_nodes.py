@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Collection, Coroutine, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Collection, Coroutine, List, Optional, Sequence, Tuple
 
 from petctl.clusters.local.controller.node_runner import REPLACE_PATIENCE, START_PATIENCE, NodeRunner
 from petctl.clusters.local.controller.start_environment import forget_environment
@@ -47,13 +47,8 @@ class LocalNodes(NodeRunner):
         self.record, self.quota = record, quota
         self._leaving: Optional[asyncio.Task[None]] = None  # all nodes go back to the cluster
 
-    @property
-    def wanted(self) -> int:
-        return self.quota.wanted
-
-    @property
-    def granted(self) -> int:
-        return self.quota.granted
+    def counts(self) -> Tuple[int, int]:
+        return self.quota.wanted, self.quota.granted
 
     def first_config(self) -> Config:
         return replace(self.config, wanted=self.quota.wanted, recover_within=RECOVERY)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Coroutine, Dict, Optional, Sequence, Tupl
 
 from petctl.clusters.local.controller.standby import CROWDED_DELAY, DELAY, FIRST_DELAY, Standby
 from petctl.clusters.local.controller.start_environment import forget_environment, keep_environment, lost_variables
-from petctl.clusters.local.finalize import CANCELLED_IN_LINE
+from petctl.clusters.local.finalize import CANCELLED_IN_LINE, clear, finished_at
 from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json
-from petctl.clusters.local.processes import boot_id, sweep
+from petctl.clusters.local.processes import boot_id
 from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.record import LocalRequest
 from petctl.controller.seat import REQUEUED, Seat
@@ -135,17 +135,12 @@ class LocalSeat(Seat):
     async def finish(self) -> None:
         job, directory = self.job, self.directory
         assert job.outcome is not None
-        sweep(directory.id, directory.nodes)
-        if self.request.container:
-            from petctl.clusters.local.containers.node_containers import remove_containers
-
-            why_not = remove_containers(self.request.container, directory.id)
-            if why_not:
-                job.journal.event("node", why_not)
+        why_not = clear(directory, self.request.container)
+        if why_not:
+            job.journal.event("node", why_not)
         due = self.quota.leave()
-        finished = time.time()  # after the last node has gone: the grace is part of the job's time
-        if not self._ran:
-            finished = float((read_json(directory.outcome) or {}).get("finished", finished))
+        # Once the last node has gone, where there were any: the grace is part of the job's time.
+        finished = time.time() if self._ran else finished_at(directory)
         job.journal.finish(job.outcome, finished, results=job.results())
         self.quota.line.start(due)
         self.standby.dismiss()  # last: it goes on with what a killed supervisor has left undone

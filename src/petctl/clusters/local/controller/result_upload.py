@@ -41,19 +41,15 @@ class Sending(Signing):
         self._directory, self._record = directory, record
         self._grants: Optional[CurrentGrants] = None
         self._given_up = threading.Event()
-        self._kept = ""  # what the job wrote beside its code, once it is among the results
-
-    def sentence(self) -> str:
-        return "; ".join(part for part in (super().sentence(), self._kept) if part)
 
     def give_up(self) -> None:
         self._given_up.set()
 
     async def send_the_rest(self) -> None:  # no other process may be sending by now
         task = self._record.task
-        self._kept = keep_new_files(str(self._directory.unpacked), str(self._directory.outputs))
-        if self._kept:
-            self._event("kept", self._kept)
+        self.kept = keep_new_files(str(self._directory.unpacked), str(self._directory.outputs))
+        if self.kept:
+            self._event("kept", self.kept)
         if not self._record.grants or not (task.results or task.folders):
             return
         self.busy = True

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 from pathlib import Path
 from typing import List, Optional
 
+from petctl.clusters.local.commands import start_apart
 from petctl.clusters.local.controller.start_environment import start_words
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.record import LocalRequest, find_record
 from petctl.files import take_lock
-from petctl.job.record import JobRecord
 
 LOCK_OPTION = "--lock"
 
 
-def start_supervisor(directory: JobDirectory) -> bool:
-    """Starts it, unless somebody looks after the job already or it is over."""
+def start_supervisor(directory: JobDirectory, ended: bool = False) -> bool:
+    """Starts it, unless it runs already. One of a job that is over only if `ended`, for nodes that need to hear it."""
     try:
         lock = take_lock(directory.supervisor_lock)
     except FileNotFoundError:  # the job was removed
@@ -32,7 +31,7 @@ def start_supervisor(directory: JobDirectory) -> bool:
         return False
     try:
         record = find_record(directory)
-        if record is None or directory.outcome.exists():
+        if record is None or (directory.outcome.exists() and not ended):
             return False
         if not directory.nodes.exists():  # the last one was killed before it started anything: this one begins anew
             directory.coordinator.unlink(missing_ok=True)
@@ -42,32 +41,10 @@ def start_supervisor(directory: JobDirectory) -> bool:
         os.close(lock)
 
 
-def bring_back(directory: JobDirectory, record: JobRecord) -> None:
-    """Starts the supervisor of a job whose nodes, in their containers, cannot do so themselves; unless it has one."""
-    lock = take_lock(directory.supervisor_lock)
-    if lock is not None:
-        try:
-            start_detached([*LocalRequest.of(record).supervisor, LOCK_OPTION, str(lock)], directory, lock)
-        finally:
-            os.close(lock)
-
-
 def start_detached(argv: List[str], directory: JobDirectory, lock: int) -> None:
-    """Through a shell that ends at once, so that the supervisor is nobody's child and never a zombie of ours."""
+    """In its submitter's environment."""
     kept = start_words(directory)
-    with open(directory.supervisor_log, "ab", buffering=0) as output:
-        subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            env=kept["environment"],
-            umask=kept["umask"],
-            start_new_session=True,
-            pass_fds=(lock,),
-            check=True,
-        )
+    start_apart(argv, directory.supervisor_log, kept["environment"], lock, kept["umask"])
 
 
 def take_over(lock: Optional[int], path: Path) -> Optional[int]:

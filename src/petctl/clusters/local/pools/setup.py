@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from petctl.agent.node.native import die_with_parent
-from petctl.clusters.local.commands import supervisor_environment
+from petctl.clusters.local.commands import start_apart, supervisor_environment
 from petctl.clusters.local.job_directory import write_text
 from petctl.clusters.local.pools import mounts
 from petctl.clusters.local.pools.model import PREPARING
@@ -79,21 +79,9 @@ def _attempts(directory: FleetDirectory, number: int) -> int:
 
 
 def _start_detached(directory: FleetDirectory, spec: FleetSpec, number: int, lock: int) -> None:
-    """Through a shell that ends at once, so that the process is nobody's child."""
     argv = [sys.executable, "-m", __name__, str(directory.home), directory.name, str(number), str(lock)]
     environment = {**supervisor_environment(os.environ), "PETCTL_NODE_KEY": f"{_owner(spec)}/{number}/setup"}
-    with open(directory.node(number) / "setup.log", "ab", buffering=0) as output:
-        subprocess.run(
-            ["/bin/sh", "-c", '"$@" &', "sh", *argv],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd="/",
-            env=environment,
-            start_new_session=True,
-            pass_fds=(lock,),
-            check=True,
-        )
+    start_apart(argv, directory.node(number) / "setup.log", environment, lock)
 
 
 def prepare(directory: FleetDirectory, spec: FleetSpec, number: int) -> str:
