@@ -59,7 +59,7 @@ _GROUPS = {  # names, value ("" of a flag), default, help
         ("--processes", "N", "--procs on each node", "With mpi: processes over all nodes, instead of --procs."),
         ("--gpus", "N", "0", "Nominal GPUs per node."),
         ("--cpu", "N", "the cluster's", "CPUs to request per node, on Kubernetes: 4, 500m."),
-        ("--memory", "SIZE", "the cluster's", "Memory per node, on Kubernetes: 16GiB; also its limit."),
+        ("--memory", "SIZE", "the cluster's", "Memory per node, in pods and containers: 16GiB; also its limit."),
         ("--shm-size", "SIZE", "the cluster's", "Shared memory (/dev/shm) per node, on Kubernetes: 8GiB."),
     ],
     "Code and results": [

@@ -126,6 +126,23 @@ def test_a_named_interpreter_stays_the_one_that_was_named(programs: Path, tmp_pa
     assert build_record(job, directory(tmp_path), {}).task.python == "/opt/python"
 
 
+def test_the_memory_of_a_job_limits_its_containers_and_the_users_options_win(programs: Path, tmp_path: Path) -> None:
+    program(programs / "docker", DOCKER)
+    job = Job(shell="x", code="none", image="x:1", kubernetes={"memory": "1GiB"})
+    record = build_record(job, directory(tmp_path), {"container_options": ["--memory=2g"]})
+    assert LocalRequest.of(record).container["options"] == ["--memory=1073741824", "--memory=2g"]
+    assert record.notes == []
+
+
+def test_what_this_machine_does_not_give_is_told(tmp_path: Path) -> None:
+    asked = {"memory": "1GiB", "cpu": 2, "shm_size": "64MiB", "volumes": [{"claim": "data", "path": "/data"}]}
+    record = build_record(Job(shell="x", code="none", kubernetes=asked), directory(tmp_path), {})
+    assert record.notes == [
+        "--cpu and --shm-size and --volume of this job: no effect on this machine, only on Kubernetes",
+        "--memory 1GiB is not enforced: this machine limits the memory of containers (--image) only",
+    ]
+
+
 def test_no_engine_is_needed_without_an_image(tmp_path: Path) -> None:
     record = build_record(Job(shell="x", code="none"), directory(tmp_path), {})
     assert LocalRequest.of(record).container == {}

@@ -28,7 +28,7 @@ from petctl.clusters.local.record import LocalRequest
 from petctl.config.settings import positive_setting
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
-from petctl.job.spec import Job
+from petctl.job.spec import Job, parse_bytes
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.submission.task import check_command, check_interpreter, interpreter, task_of, working_directory
 from petctl.text import counted
@@ -81,6 +81,7 @@ class LocalBuilder(RecordBuilder):
         asked = job.gpus or (self.fleet.gpus_per_node if self.fleet else 0)
         self._gpus = gpus_per_node(asked, job.procs, job.nodes.max, self._devices)
         self._address = advertised_address(job.listen)
+        self.notes = [*self.notes, *_not_here(job)]
         python = job.python if job.image and not job.python else interpreter(job, self._cwd, os.environ)
         if not (job.image or job.prepare or self.fleet):  # these may bring it
             check_interpreter(job, python)
@@ -155,7 +156,9 @@ class LocalBuilder(RecordBuilder):
             places.append(task.checkpoint_dir)
         here = [place for place in places if place.startswith("/")]
         engine = find_engine(self.settings, job.image)
-        options = engine_options(self.settings)
+        memory = job.kubernetes.memory
+        limits = [f"--memory={parse_bytes(f'{memory}B')}"] if memory else []
+        options = [*limits, *engine_options(self.settings)]  # the last one counts
         return container_plan(engine, job.image, options, self.place, here, job.image_credentials)
 
     def _own_directory(self) -> str:
@@ -172,6 +175,19 @@ class LocalBuilder(RecordBuilder):
         if not self.code.get("work"):
             return "the code was fetched"
         return copy_reason(task)
+
+
+def _not_here(job: Job) -> list[str]:
+    """What the job asks of a node and this machine does not give it, in words."""
+    pods = job.kubernetes
+    asked = {"--cpu": pods.cpu, "--shm-size": pods.shm_size, "--volume": pods.volumes}
+    names = [name for name, value in asked.items() if value]
+    notes = [f"{' and '.join(names)} of this job: no effect on this machine, only on Kubernetes"] if names else []
+    if pods.memory and not job.image:
+        notes.append(
+            f"--memory {pods.memory}B is not enforced: this machine limits the memory of containers (--image) only"
+        )
+    return notes
 
 
 def _batchai_places(said: Mapping[str, Any]) -> list[str]:
