@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from petctl.rendezvous.core.messages import Outcome
     from petctl.rendezvous.net.join_file import JoinFile
 
-SCALE, EXEC, FORWARD, JOIN = "scale", "exec", "forward", "join"
 COORDINATOR, NODE = "coordinator", "node"  # roles of what prints
 
 Ask = Callable[..., Any]

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from petctl.job.status import JobStatus
 
 
+SCALE, EXEC, FORWARD, JOIN = "scale", "exec", "forward", "join"
+CONTAINERS, HERE = "containers", "here"
+"""What a cluster may be able to do, beside what every one can; HERE: its nodes are processes of this machine."""
+
+
 class InUse(UsageError):
     """What is to be removed is needed by a job that has not ended."""
 
@@ -70,6 +75,7 @@ class Cluster(Protocol):
     """A place where jobs run."""
 
     name: str
+    capabilities: frozenset[str]
 
     def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
         """Exactly what `submit` would create, without the values of secrets; checks the job against the cluster.

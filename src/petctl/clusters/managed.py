@@ -17,8 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from petctl.clusters.backend import COORDINATOR, EXEC, FORWARD, JOIN, NODE, SCALE, Backend, Inspection
-from petctl.clusters.base import Listed, LogFilter, LogLine
+from petctl.clusters.backend import COORDINATOR, NODE, Backend, Inspection
+from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Listed, LogFilter, LogLine
 from petctl.clusters.patience import AWAY, Patience
 from petctl.clusters.printed import event_lines, worker_lines
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError

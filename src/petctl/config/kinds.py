@@ -21,6 +21,9 @@ KINDS = {
     "k8s": "petctl.clusters.kubernetes.backend",
 }
 """Petctl's own, each with the module that holds its `connect`."""
+PROVISIONER_GROUP = "petctl.provisioners"
+PROVISIONERS = {"local": "petctl.clusters.local.pools.pool"}
+"""Of petctl's own kinds, each with the module that makes clusters."""
 
 
 def find_kind(kind: str) -> Callable[..., Any] | None:
@@ -29,6 +32,14 @@ def find_kind(kind: str) -> Callable[..., Any] | None:
         connect: Callable[..., Any] = importlib.import_module(KINDS[kind]).connect
         return connect
     point = _brought().get(kind)
+    return None if point is None else point.load()
+
+
+def load_provisioner(kind: str) -> Any:
+    """What makes clusters of this kind (`petctl.clusters.provisioner`); None where nothing does."""
+    if kind in PROVISIONERS:
+        return importlib.import_module(PROVISIONERS[kind])
+    point = None if kind in KINDS else _brought(PROVISIONER_GROUP).get(kind)
     return None if point is None else point.load()
 
 
@@ -43,7 +54,7 @@ def all_kinds() -> list[str]:
 
 
 @cache
-def _brought() -> dict[str, Any]:
+def _brought(group: str = GROUP) -> dict[str, Any]:
     from importlib.metadata import entry_points
 
-    return {point.name: point for point in entry_points(group=GROUP)}
+    return {point.name: point for point in entry_points(group=group)}

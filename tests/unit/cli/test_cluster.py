@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from click import Argument, Context
 from click.shell_completion import CompletionItem
 
-from petctl.cli.clusters.cluster import _complete
+from petctl.cli.clusters.cluster import _complete, command
 from petctl.cli.failures import run_to_exit_code
 
 
@@ -88,7 +89,7 @@ def test_a_file_that_is_wrong_stays_so_under_options(
 
 def test_names_are_completed(capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, "create", "team")
-    ctx: object = None
-    found = _complete(ctx, ctx, "te")  # type: ignore[arg-type]
+    ctx, name = Context(command), Argument(["name"])
+    found = _complete(ctx, name, "te")
     assert [item.value for item in found if isinstance(item, CompletionItem)] == ["team"]
-    assert _complete(ctx, ctx, "x") == []  # type: ignore[arg-type]
+    assert _complete(ctx, name, "x") == []

@@ -6,14 +6,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from petctl.cli.clusters.cluster import command
 from petctl.clusters.base import find_cluster
+from petctl.clusters.provisioner import find_provisioner
 from petctl.config import kinds
 from petctl.errors import UsageError
 
 STRANGER = """
 from petctl.clusters.debug.backend import DebugBackend
 from petctl.clusters.managed import ManagedCluster
+
+class Racks:
+    def create(self, home, name, spec):
+        (home / name).mkdir(parents=True)
+        return self.read(home, name)
+
+    def names(self, home):
+        return [path.name for path in home.iterdir()]
+
+    def read(self, home, name):
+        scale = {"mode": "manual", "nodes": 4}
+        return {"name": name, "scale": scale, "nodes": 4, "counts": {"idle": 4}, "running": [], "queued": []}
+
+    def read_all(self, home):
+        return [self.read(home, name) for name in self.names(home)]
+
+    def delete(self, home, name, force=False):
+        (home / name).rmdir()
+
+racks = Racks()
 
 def connect(home, settings):
     if set(settings) - {"name", "kind", "rack"}:
@@ -29,7 +52,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (site / "strange-1.0.dist-info").mkdir(parents=True)
     (site / "strange-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n")
     (site / "strange-1.0.dist-info/entry_points.txt").write_text(
-        "[petctl.clusters]\nstrange = strange_cluster:connect\n"
+        "[petctl.clusters]\nstrange = strange_cluster:connect\n[petctl.provisioners]\nstrange = strange_cluster:racks\n"
     )
     (site / "strange_cluster.py").write_text(STRANGER)
     monkeypatch.syspath_prepend(site)
@@ -61,3 +84,21 @@ def test_petctls_own_kinds_are_found_without_reading_entry_points(home: Path, mo
     with monkeypatch.context() as patch:
         patch.setattr(kinds, "_brought", read)
         assert find_cluster("local", home).name == "local"
+
+
+def test_a_strangers_kind_makes_its_clusters_by_its_entry_point(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PETCTL_HOME", str(home))
+
+    def petctl(*words: str) -> Result:
+        return CliRunner().invoke(command, [*words, "-k", "strange"])
+
+    made = petctl("create", "lab", "--nodes", "4")
+    assert made.exit_code == 0, made.output
+    assert made.stdout == "lab\n  size       4\n  nodes      4: 4 idle\n  jobs       0 running, 0 queued\n"
+    assert petctl("list").stdout.split()[-8:] == ["lab", "4", "4", "0", "0", "0", "0", "0"]
+    assert petctl("delete", "lab").exit_code == 0 and not (home / "lab").exists()
+
+
+def test_a_kind_without_provisioner_says_which_have_one(home: Path) -> None:
+    with pytest.raises(UsageError, match="cannot create debug clusters; kinds that it can create: local, strange"):
+        find_provisioner("debug")

@@ -12,6 +12,7 @@ from petctl.cli.options import Verbs, examples, output_option, print_json
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+LOCAL = "local"
 _COUNTS = ("idle", "running", "preparing", "leaving", "unusable")
 
 
@@ -20,14 +21,18 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     from click.shell_completion import CompletionItem
 
     try:
-        from petctl.clusters.local.pools.spec import fleet_names
+        from petctl.clusters.provisioner import find_provisioner
         from petctl.home import petctl_home
 
-        return [CompletionItem(name) for name in fleet_names(petctl_home()) if name.startswith(incomplete)]
+        known = find_provisioner(ctx.params.get("kind") or LOCAL).names(petctl_home())
+        return [CompletionItem(name) for name in known if name.startswith(incomplete)]
     except Exception:
         return []
 
 
+_KIND = click.option(
+    "-k", "--kind", metavar="KIND", default=LOCAL, show_default=True, help="Kind of cluster; local: on this machine."
+)
 _NAME = click.argument("name", metavar="NAME", shell_complete=_complete)
 _DEALLOCATION = click.option(
     "--deallocation",
@@ -81,6 +86,7 @@ def command() -> None:
     "--mount-command", metavar="PATH=LINE", multiple=True, help="Mount with this shell command; the path is appended."
 )
 @click.option("-f", "--file", metavar="FILE", help="YAML or JSON with the same fields; options override it.")
+@_KIND
 @output_option("table", "json")
 def create(
     name: str,
@@ -97,6 +103,7 @@ def create(
     mounts: tuple[str, ...],
     mount_command: tuple[str, ...],
     file: str | None,
+    kind: str,
     output: str,
 ) -> None:
     """Make a cluster. Its nodes are prepared in the background; jobs can be submitted to it at once."""
@@ -108,31 +115,33 @@ def create(
         pairs(mounts),
         pairs(mount_command),
     )
-    from petctl.clusters.local.pools import pool
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
-    _show(pool.create(petctl_home(), name, spec), output)
+    _show(find_provisioner(kind).create(petctl_home(), name, spec), output)
 
 
 @command.command(epilog=examples("petctl cluster show small", "petctl cluster show small -o json"))
 @_NAME
+@_KIND
 @output_option("table", "json")
-def show(name: str, output: str) -> None:
+def show(name: str, kind: str, output: str) -> None:
     """Show one cluster: its size, how many nodes are in which state, its jobs, what is wrong."""
-    from petctl.clusters.local.pools import pool
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
-    _show(pool.read(petctl_home(), name), output)
+    _show(find_provisioner(kind).read(petctl_home(), name), output)
 
 
 @command.command("list", epilog=examples("petctl cluster list", "petctl cluster list -o json"))
+@_KIND
 @output_option("table", "json")
-def list_(output: str) -> None:
-    """List the clusters that were made on this machine."""
-    from petctl.clusters.local.pools import pool
+def list_(kind: str, output: str) -> None:
+    """List the clusters of a kind that were made: on this machine, unless -k names another kind."""
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
-    found = pool.read_all(petctl_home())
+    found = find_provisioner(kind).read_all(petctl_home())
     if output == "json":
         print_json(found)
     elif not found:
@@ -141,7 +150,12 @@ def list_(output: str) -> None:
         from petctl.cli.terminal.table import print_table
 
         rows = [
-            [view["name"], _size(view), *(str(view["counts"][state]) for state in _COUNTS), str(len(view["queued"]))]
+            [
+                view["name"],
+                _size(view),
+                *(str(view["counts"].get(state, 0)) for state in _COUNTS),
+                str(len(view["queued"])),
+            ]
             for view in found
         ]
         print_table(["NAME", "SIZE", *(state.upper() for state in _COUNTS), "QUEUED"], rows)
@@ -155,13 +169,14 @@ def list_(output: str) -> None:
 )
 @_NAME
 @click.option("--force", is_flag=True, help="Cancel its running and queued jobs first.")
+@_KIND
 @output_option("table", "json")
-def delete(name: str, force: bool, output: str) -> None:
+def delete(name: str, force: bool, kind: str, output: str) -> None:
     """Delete a cluster: its nodes, its queue and its mounts. What its jobs have made stays, as after any job."""
-    from petctl.clusters.local.pools import pool
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
-    pool.delete(petctl_home(), name, force)
+    find_provisioner(kind).delete(petctl_home(), name, force)
     if output == "json":
         print_json({"deleted": name})
     else:
@@ -177,17 +192,18 @@ def delete(name: str, force: bool, output: str) -> None:
 @_NAME
 @click.argument("nodes", metavar="N", type=click.IntRange(min=0))
 @_DEALLOCATION
+@_KIND
 @output_option("table", "json")
-def resize(name: str, nodes: int, deallocation: str | None, output: str) -> None:
+def resize(name: str, nodes: int, deallocation: str | None, kind: str, output: str) -> None:
     """Give a cluster so many nodes; auto-scale ends.
 
     Idle nodes go first. An elastic job that can do with fewer nodes gets smaller; --deallocation says what happens to
     others.
     """
-    from petctl.clusters.local.pools import pool
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
-    _show(pool.change(petctl_home(), name, nodes=nodes, deallocation=deallocation), output)
+    _show(find_provisioner(kind).change(petctl_home(), name, nodes=nodes, deallocation=deallocation), output)
 
 
 @command.command(epilog=examples("petctl cluster autoscale small --min 0 --max 4 --idle-time 5m"))
@@ -196,14 +212,22 @@ def resize(name: str, nodes: int, deallocation: str | None, output: str) -> None
 @click.option("--max", "high", metavar="N", type=click.IntRange(min=1), required=True, help="Maximum number of nodes.")
 @_IDLE_TIME
 @_DEALLOCATION
+@_KIND
 @output_option("table", "json")
-def autoscale(name: str, low: int, high: int, idle_time: str | None, deallocation: str | None, output: str) -> None:
+def autoscale(
+    name: str, low: int, high: int, idle_time: str | None, deallocation: str | None, kind: str, output: str
+) -> None:
     """Let a cluster have as many nodes as its running and queued jobs need, between a minimum and a maximum."""
-    from petctl.clusters.local.pools import pool
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
     bored = seconds(idle_time)
-    _show(pool.change(petctl_home(), name, min=low, max=high, deallocation=deallocation, idle_time=bored), output)
+    _show(
+        find_provisioner(kind).change(
+            petctl_home(), name, min=low, max=high, deallocation=deallocation, idle_time=bored
+        ),
+        output,
+    )
 
 
 @command.command(
@@ -214,15 +238,17 @@ def autoscale(name: str, low: int, high: int, idle_time: str | None, deallocatio
 )
 @_NAME
 @click.option("--reset", metavar="NODE", multiple=True, help="Run setup again on this node; repeatable.")
+@_KIND
 @output_option("table", "json")
-def nodes(name: str, reset: tuple[str, ...], output: str) -> None:
+def nodes(name: str, reset: tuple[str, ...], kind: str, output: str) -> None:
     """List a cluster's nodes: their states, the jobs that have them, why one cannot be used."""
-    from petctl.clusters.local.pools import pool
+    from petctl.clusters.provisioner import find_provisioner
     from petctl.home import petctl_home
 
+    pools = find_provisioner(kind)
     for node in reset:
-        pool.reset(petctl_home(), name, node)
-    rows = pool.nodes(petctl_home(), name)
+        pools.reset(petctl_home(), name, node)
+    rows = pools.nodes(petctl_home(), name)
     if output == "json":
         print_json(rows)
     elif not rows:
@@ -247,15 +273,15 @@ def _show(view: dict[str, Any], output: str) -> None:
         return
     counts = ", ".join(f"{count} {state}" for state, count in view["counts"].items() if count)
     lines = [
-        f"{view['name']}  {view['allocation']}",
-        f"  size       {_size(view)}; deallocation: {view['deallocation']}",
+        f"{view['name']}  {view.get('allocation', '')}".rstrip(),
+        f"  size       {_size(view)}" + (f"; deallocation: {how}" if (how := view.get("deallocation")) else ""),
         f"  nodes      {view['nodes']}" + (f": {counts}" if counts else ""),
         f"  jobs       {len(view['running'])} running, {len(view['queued'])} queued",
     ]
-    lines += [f"  setup      {view['setup']['command']}"] if view["setup"] else []
-    for mount in view["mounts"]:
+    lines += [f"  setup      {view['setup']['command']}"] if view.get("setup") else []
+    for mount in view.get("mounts", ()):
         lines.append(f"  mount      {view['mount_root']}/{mount['path']}: {mount['directory'] or mount['command']}")
-    lines += [f"  {problem}" for problem in view["problems"]]
+    lines += [f"  {problem}" for problem in view.get("problems", ())]
     click.echo("\n".join(lines))
 
 

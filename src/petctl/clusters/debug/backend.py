@@ -16,8 +16,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from petctl.clusters.backend import EXEC, FORWARD, SCALE, Backend, no_such_job, summaries
-from petctl.clusters.base import AlreadyExists, Cluster, Listed
+from petctl.clusters.backend import Backend, no_such_job, summaries
+from petctl.clusters.base import EXEC, FORWARD, SCALE, AlreadyExists, Cluster, Listed
 from petctl.clusters.building import RecordBuilder
 from petctl.clusters.debug.gang import Gang, GangPrinted
 from petctl.clusters.foreground import run_in_foreground

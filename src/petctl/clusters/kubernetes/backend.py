@@ -20,8 +20,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.backend import COORDINATOR, EXEC, FORWARD, JOIN, NODE, SCALE, Ask, Backend, Inspection, no_such_job
-from petctl.clusters.base import Cluster, Listed
+from petctl.clusters.backend import COORDINATOR, NODE, Ask, Backend, Inspection, no_such_job
+from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Cluster, Listed
 from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from petctl import secret_file
-from petctl.clusters.base import InUse, Listed, LogFilter, LogLine
+from petctl.clusters.base import CONTAINERS, EXEC, FORWARD, HERE, JOIN, SCALE, InUse, Listed, LogFilter, LogLine
 from petctl.clusters.foreground import run_in_foreground
 from petctl.clusters.local import readers
 from petctl.clusters.local.addresses import check_listen, is_loopback
@@ -48,6 +48,8 @@ def connect(home: Path, settings: Mapping[str, Any]) -> LocalCluster:
 
 class LocalCluster:
     """The jobs of one $PETCTL_HOME."""
+
+    capabilities = frozenset({SCALE, EXEC, FORWARD, JOIN, CONTAINERS, HERE})
 
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
         self.name = str(settings.get("name") or "local")

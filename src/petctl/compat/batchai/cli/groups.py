@@ -126,18 +126,16 @@ def logout() -> object:
 @options.location_option
 def list_usages(location: str) -> object:
     """List usage and limits: node slots, clusters, nodes. There are no quotas; a limit of -1 is none."""
-    from petctl.clusters.local.pools import pool
-    from petctl.clusters.local.queue.queue_claims import LOCAL, slots_of
-    from petctl.clusters.local.queue.slots import default_slots
-    from petctl.config.settings import cluster_settings, positive_setting
+    from petctl.clusters.base import find_cluster
+    from petctl.clusters.provisioner import find_provisioner
+    from petctl.config.kinds import DEFAULT
 
     home = options.home()
-    tree, views = Tree(home), pool.read_all(home)
-    used = sum(claim.granted for claim in slots_of(home, LOCAL).claims())
-    slots = positive_setting(cluster_settings(LOCAL), LOCAL, "slots", default_slots())
+    tree, views = Tree(home), find_provisioner(DEFAULT).read_all(home)
+    here: Any = find_cluster(DEFAULT, home).capacity()
     spaces = max((len(tree.names(group_trail(name), "workspaces")) for name in tree.names((), "groups")), default=0)
     return [
-        _usage("Slots", "node slots of cluster local", used, slots),
+        _usage("Slots", "node slots of cluster local", here["running_nodes"], here["max_nodes"]),
         _usage("Nodes", "nodes of clusters", sum(view["nodes"] for view in views), -1),
         _usage("Clusters", "clusters", len(views), -1),
         _usage("Workspaces", "workspaces in the fullest group", spaces, WORKSPACES_PER_GROUP),

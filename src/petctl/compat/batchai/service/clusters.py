@@ -1,7 +1,7 @@
 """Clusters of Batch AI: each is a local cluster of petctl's, of the same name where that is free.
 
-Which nodes there are and what they do is `petctl.clusters.local.pools.pool`'s; here are only names and what was
-asked for.
+Which nodes there are and what they do is the local provisioner's (`petctl.clusters.provisioner`); here are only names
+and what was asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.base import AlreadyExists, Cluster
+from petctl.clusters.base import HERE, AlreadyExists, Cluster
+from petctl.clusters.provisioner import find_provisioner
 from petctl.compat.batchai.jobfile import Resolver
 from petctl.compat.batchai.service.machines import DEALLOCATIONS, kept
 from petctl.compat.batchai.service.mounts import fleet_mounts
@@ -33,7 +34,6 @@ _FROM_FLEET = {ours: theirs for theirs, ours in _TO_FLEET.items()}
 
 def create_cluster(home: Path, address: Address, settings: Mapping[str, Any], resolve: Resolver) -> dict[str, Any]:
     """A cluster with nodes; the settings are those of `machines.cluster_settings`, `resolve` knows where mounts are."""
-    from petctl.clusters.local.pools import pool
     from petctl.secret_file import set_secret
 
     tree = Tree(home)
@@ -56,7 +56,7 @@ def create_cluster(home: Path, address: Address, settings: Mapping[str, Any], re
                 set_secret(home, name, value)
             while True:
                 try:
-                    made = pool.create(home, record["petctl"], spec)
+                    made = find_provisioner(DEFAULT).create(home, record["petctl"], spec)
                     break
                 except AlreadyExists:  # somebody else's since we looked
                     record = tree.change(trail, petctl=next(names))
@@ -69,11 +69,10 @@ def create_cluster(home: Path, address: Address, settings: Mapping[str, Any], re
 
 def read_cluster(home: Path, address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
     """A cluster's record, and what is true of its nodes now, for `report.cluster`."""
-    from petctl.clusters.local.pools import pool
 
     record = Tree(home).read(trail_of("clusters", address))
     try:
-        view = pool.read(home, _own(home, record))
+        view = find_provisioner(DEFAULT).read(home, _own(home, record))
     except NotFound:
         words = f"its nodes are gone: petctl's cluster {record['petctl']!r} was deleted; delete this one as well"
         manual = {"nodeDeallocationOption": DEALLOCATIONS[0], "targetNodeCount": 0}
@@ -92,23 +91,17 @@ def read_cluster(home: Path, address: Address) -> tuple[dict[str, Any], dict[str
 def change_cluster(home: Path, address: Address, **size: Any) -> None:
     """Another number of `nodes`, which from now on does not change by itself; or `min` and `max`, between which it
     follows the jobs."""
-    from petctl.clusters.local.pools import pool
-
-    pool.change(home, _fleet_name(home, address), **size)
+    find_provisioner(DEFAULT).change(home, _fleet_name(home, address), **size)
 
 
 def cluster_nodes(home: Path, address: Address) -> list[dict[str, Any]]:
     """The nodes, with their states."""
-    from petctl.clusters.local.pools import pool
-
-    return pool.nodes(home, _fleet_name(home, address))
+    return find_provisioner(DEFAULT).nodes(home, _fleet_name(home, address))
 
 
 def mount_root(home: Path, address: Address) -> Path:
     """Where a cluster's mounts are."""
-    from petctl.clusters.local.pools import pool
-
-    return pool.mount_root(home, _fleet_name(home, address))
+    return Path(find_provisioner(DEFAULT).read(home, _fleet_name(home, address))["mount_root"])
 
 
 def setup_output(home: Path, address: Address) -> Path | None:
@@ -121,8 +114,6 @@ def find_target(home: Path, text: str, near: Address) -> dict[str, Any]:
     """The cluster that `-c` means: one of the workspace, an id, or any that petctl knows; also as `show` prints it.
     `here`: its jobs are on this machine, also when it is deleted."""
     from petctl.clusters.base import find_cluster
-    from petctl.clusters.local.cluster import LocalCluster
-    from petctl.clusters.local.pools import pool
     from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_names
 
@@ -136,14 +127,14 @@ def find_target(home: Path, text: str, near: Address) -> dict[str, Any]:
         return {"id": path, **place, "petctl": record["petctl"], "here": True}
     if text.startswith("/"):
         tree.read(trail)  # says what is missing
-    there = [*tree.names(trail[:-1], "clusters"), DEFAULT, *pool.names(home), *cluster_names()]
+    there = [*tree.names(trail[:-1], "clusters"), DEFAULT, *find_provisioner(DEFAULT).names(home), *cluster_names()]
     if text not in there and text not in KINDS:
         known = ", ".join(dict.fromkeys(there))
         raise Missing(
             f"there is no cluster {text!r}, neither in workspace {near.workspace!r} nor elsewhere; there are: {known}"
         )
     cluster = find_cluster(text, home)  # what is wrong with its settings is told before a name is taken
-    here = isinstance(cluster, LocalCluster)
+    here = HERE in cluster.capabilities
     return {"id": f"{OURS}{text}", "group": None, "workspace": None, "petctl": text, "here": here}
 
 
@@ -173,29 +164,24 @@ def _fleet_name(home: Path, address: Address) -> str:
 
 def _own(home: Path, record: Mapping[str, Any]) -> str:
     """petctl's name of the cluster that was made for this record; NotFound where another has that name by now."""
-    from petctl.clusters.local.pools.spec import read_spec
-
     name = str(record["petctl"])
-    if record.get("fleet") not in (None, "", read_spec(home, name).id):
+    if record.get("fleet") not in (None, "", find_provisioner(DEFAULT).read(home, name)["id"]):
         raise NotFound(f"cluster {name!r} was deleted and created again since")
     return name
 
 
 def delete_fleet(home: Path, record: Mapping[str, Any]) -> None:
     """Removes petctl's cluster behind a record, ending the jobs on it; one that is gone is no matter."""
-    from petctl.clusters.local.pools import pool
-
     with suppress(NotFound):
-        pool.delete(home, _own(home, record), force=True)
+        find_provisioner(DEFAULT).delete(home, _own(home, record), force=True)
 
 
 def _free_names(home: Path, address: Address) -> Iterator[str]:
     """Names for petctl, the plain one first; two groups may well have clusters of the same name."""
-    from petctl.clusters.local.pools import pool
     from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_names
 
-    taken = {*KINDS, *cluster_names(), *pool.names(home)}
+    taken = {*KINDS, *cluster_names(), *find_provisioner(DEFAULT).names(home)}
     whole = "-".join((address.group, address.workspace, address.name))
     for name in (address.name, whole):
         fit = re.sub(r"[^A-Za-z0-9_-]+", "-", name).lstrip("-_")[:LONGEST]
