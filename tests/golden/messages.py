@@ -17,7 +17,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/petctl"
 FILE = Path(__file__).with_name("messages.txt")
-SPEAKING = {"event", "echo", "say", "secho", "remark", "tell", "print", "detail", "Event", "Outcome", "End"}
+SPEAKING = {
+    "event",
+    "echo",
+    "say",
+    "secho",
+    "remark",
+    "tell",
+    "print",
+    "detail",
+    "info",
+    "warning",
+    "Event",
+    "Outcome",
+    "End",
+}
 """Functions whose arguments people read; so are those of classes that end in Error, and of the errors named here."""
 ERRORS = {"NotFound", "Refused", "Unreachable", "NoRoom", "NoSuchPlace", "InUse", "AlreadyExists", "BadParameter"}
 LEAST_WORDS = 2  # fewer are a name, a kind or a key

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import keyword
+import os
 from collections.abc import Collection
 from typing import cast
 
@@ -62,5 +63,14 @@ def advice(word: str, known: Collection[str] = tuple(VERBS)) -> str:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, "--version", message="petctl %(version)s")
-def petctl() -> None:
+@click.option("-v", "--verbose", is_flag=True, help="Log what petctl does; $PETCTL_LOG chooses by module.")
+def petctl(verbose: bool) -> None:
     """Portable elastic training."""
+    wanted = os.environ.get("PETCTL_LOG", "")
+    if verbose or wanted:
+        import logging
+
+        from petctl.log_setup import begin_log, parse_levels
+
+        level, modules = parse_levels(wanted)
+        begin_log(logging.DEBUG if verbose else logging.WARNING if level is None else level, modules)

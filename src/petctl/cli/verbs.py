@@ -58,7 +58,7 @@ VERBS = {name: summary for verbs in GROUPS.values() for name, summary in verbs.i
 def overview() -> str:
     """The first page of help, as plain text."""
     lines = [
-        "Usage: petctl [--help] [--version] COMMAND ...",
+        "Usage: petctl [--help] [--version] [-v] COMMAND ...",
         "",
         "  Portable elastic training: any training command, on any number of machines,",
         "  kept training while machines come and go.",
@@ -75,5 +75,6 @@ def overview() -> str:
         "  petctl logs -f 3f9k                          a unique end of the id is enough",
         "",
         "'petctl COMMAND --help' shows its options, 'petctl help' the documentation.",
+        "'petctl -v COMMAND' logs what petctl does on stderr.",
     ]
     return "\n".join(lines)

@@ -11,6 +11,7 @@ SDK.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from petctl.job.record import JobRecord
     from petctl.job.spec import Job  # the operator, which has no msgspec, needs this module too
     from petctl.job.status import JobStatus
+
+log = logging.getLogger(__name__)
 
 
 SCALE, EXEC, FORWARD, JOIN = "scale", "exec", "forward", "join"
@@ -181,5 +184,6 @@ def find_cluster(name: str, home: Path) -> Cluster:
     if connect is None:
         there = ", ".join(all_kinds())
         raise UsageError(f"there is no cluster {name!r}; the clusters are: {there}; {how_to_get_cluster(name)}")
+    log.debug("cluster %s is of kind %s", name, kind)
     cluster: Cluster = connect(home, settings)
     return cluster

@@ -23,6 +23,7 @@ from petctl.controller.pod_seat import PodSeat
 from petctl.controller.seat import OVER
 from petctl.controller.signing import Signing
 from petctl.controller.state_dir import Memory
+from petctl.log_setup import log_to_stderr
 from petctl.storage.core.grants import Grants
 
 EPOCHS = 1_000_000  # of one container: its own counter is below that, the counter of containers above
@@ -32,7 +33,7 @@ STOP_WAIT = 0.5  # ... of a coordinator that was asked to stop: there will be an
 
 def run(options: CoordinateOptions, start: int, ready: int) -> int:
     """The process: `start` is its number in this container, `ready` is written to when it listens."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    log_to_stderr(logging.INFO)
     material = Material(options.job)
     printer = Printer(torn=start > 0)
     code = asyncio.run(_coordinate(options, material, start, ready, printer))

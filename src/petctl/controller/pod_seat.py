@@ -38,7 +38,7 @@ EVERY = 10.0  # seconds: a new controller waits longer than that for the nodes o
 WITHIN = 5.0  # seconds for an answer
 CALLERS_WAIT = 1.0  # seconds for clients that watch to hear the end
 
-log = logging.getLogger("petctl.coordinator")
+log = logging.getLogger(__name__)
 
 
 class PodSeat(Seat):

@@ -11,6 +11,7 @@ process.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
 KILL_WITHIN = 30.0
 INCOMPLETE = "# Secret values are left out, so this cannot start a job. Run petctl render with --with-secrets.\n"
+
+log = logging.getLogger(__name__)
 
 
 class JobHandle:
@@ -250,7 +253,9 @@ def _submit(job: Job, where: Cluster, code: Mapping[str, Any] | None) -> JobHand
 
 
 def _submit_as(job: Job, where: Cluster, code: Mapping[str, Any] | None, job_id: str) -> JobHandle:
+    log.debug("submitting %s to cluster %s", job_id, where.name)
     where.submit(where.build_record(job, job_id, code))
+    log.debug("submitted %s", job_id)
     if where.name != DEFAULT and not resource_settings(petctl_home(), where.name):  # those lie among the local ones
         Registry(petctl_home()).know(where.name)
     return JobHandle(job_id, where)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import threading
 import time
@@ -36,6 +37,8 @@ Begun = Callable[[Callable[[], None]], None]
 
 PATIENCE = 30.0  # seconds that a busy server is asked again
 _CHUNK = 64 << 10
+
+log = logging.getLogger(__name__)
 
 
 class Requests:
@@ -121,6 +124,7 @@ class Requests:
         while True:
             headers = [*self._headers(), *([("Content-Type", kind)] if text is not None else [])]
             connection, answer = self._attempt(method, target, headers, text)
+            log.debug("%s %s: %d", method, target, answer.status)
             if answer.status < 300:
                 return connection, answer
             with self._told(connection, f"{method} {path}"):

@@ -49,7 +49,7 @@ class Scene:
 
     def node(self, name: str) -> Results:
         task = Task("job", "shell", ["x"], output_dir=str(self.outputs), results={"": "store"})
-        return Results(task, JOIN, name, str(self.logs), lambda sentence: None)
+        return Results(task, JOIN, name, str(self.logs))
 
     def sent(self, name: str) -> bool:
         return (self.store / "outputs" / name).exists()

@@ -5,6 +5,7 @@ import functools
 import socket
 import threading
 
+from petctl.agent.node import connection
 from petctl.rendezvous.core.messages import Header, Outcome, Report, encode
 from petctl.rendezvous.net.frames import FrameReader, PeerProof, encode_frame, plain_binding, tokens_of, welcome_of
 from petctl.rendezvous.net.join_file import JoinFile
@@ -138,3 +139,8 @@ def report_of(node="0", incarnation="a", number=1, **fields):
 def hold_up(seconds):
     """Keeps the calling thread, and so its loop, from doing anything else."""
     threading.Event().wait(seconds)
+
+
+def when_logged(monkeypatch, called):
+    """Calls when a node's connection logs something."""
+    monkeypatch.setattr(connection.log, "info", lambda *words: called())

@@ -20,7 +20,7 @@ from petctl.rendezvous.net.client import AgentLink, ControlLink
 from petctl.rendezvous.net.frames import CoordinatorProof, encode_frame, tokens_of
 from petctl.rendezvous.net.join_file import JoinFile, write_join_file
 
-from .harness import TOKEN, WITHIN, RawPeer, ScriptedMachine, Served, in_loop, report_of
+from .harness import TOKEN, WITHIN, RawPeer, ScriptedMachine, Served, in_loop, report_of, when_logged
 
 
 def wrong(served):
@@ -111,9 +111,8 @@ async def test_a_node_does_not_stick_to_an_address_that_swallows_everything(tmp_
     monkeypatch.setattr(client, "CONNECT_WITHIN", 2 * WITHIN)  # so that only its hurry can help it
     place, connected, tried = tmp_path / "coordinator.json", asyncio.Event(), asyncio.Event()
     join = JoinFile("job", TOKEN, "", {"file": str(place)})
-    node = connection.Connection(
-        join, lambda argv, log: None, lambda welcome: connected.set(), print, print, lambda sentence: tried.set()
-    )
+    node = connection.Connection(join, lambda argv, log: None, lambda welcome: connected.set(), print, print)
+    when_logged(monkeypatch, tried.set)
     with swallowing() as address:
         place.write_text(json.dumps({"address": address}))
         running = asyncio.create_task(node.run())
@@ -133,9 +132,7 @@ async def test_a_node_waits_longer_for_a_coordinator_that_comes_to_the_proof_too
         listener.Connection, "connection_made", lambda self, transport: loop.call_later(1.0, greet, self, transport)
     )
     async with Served(ScriptedMachine()) as served:
-        node = connection.Connection(
-            served.join, lambda argv, log: None, lambda welcome: connected.set(), print, print, print
-        )
+        node = connection.Connection(served.join, lambda argv, log: None, lambda welcome: connected.set(), print, print)
         running = asyncio.create_task(node.run())
         await connected.wait()
         running.cancel()
@@ -154,7 +151,7 @@ async def test_who_joins_by_hand_where_nobody_listens_gives_up_soon(monkeypatch)
     with socket.create_server(("127.0.0.1", 0)) as gone:
         address = f"127.0.0.1:{gone.getsockname()[1]}"
     node = connection.Connection(
-        JoinFile("job-3f9k", TOKEN, "", {"address": address}), lambda argv, log: None, print, print, print, print
+        JoinFile("job-3f9k", TOKEN, "", {"address": address}), lambda argv, log: None, print, print, print
     )
     with pytest.raises(Unreachable) as caught:
         await node.run()

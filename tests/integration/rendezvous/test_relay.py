@@ -17,7 +17,7 @@ from petctl.rendezvous.net.client import AgentLink, ControlLink
 from petctl.rendezvous.net.frames import encode_frame
 from petctl.rendezvous.net.join_file import JoinFile
 
-from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop, report_of
+from .harness import TOKEN, RawPeer, ScriptedMachine, Served, in_loop, report_of, when_logged
 
 SECRET = "hunter2-of-the-job"
 WELCOME = {"task": {"secrets": {"KEY": SECRET}}}
@@ -111,12 +111,11 @@ async def test_a_relay_that_gave_the_port_back_with_a_connection_in_hand_gets_no
 
 
 @in_loop
-async def test_a_node_that_met_a_relay_finds_the_true_coordinator(tmp_path):
+async def test_a_node_that_met_a_relay_finds_the_true_coordinator(tmp_path, monkeypatch):
     port, join = await freed_port(tmp_path)
     connected, refused = asyncio.Event(), asyncio.Event()
-    node = connection.Connection(
-        join, lambda argv, log: None, lambda welcome: connected.set(), print, print, lambda sentence: refused.set()
-    )
+    node = connection.Connection(join, lambda argv, log: None, lambda welcome: connected.set(), print, print)
+    when_logged(monkeypatch, refused.set)
     with relay_on(port) as relay:
         async with Served(ScriptedMachine(), welcome=WELCOME) as served:
             relay.relay_to(served.port)
@@ -130,7 +129,7 @@ async def test_a_node_that_met_a_relay_finds_the_true_coordinator(tmp_path):
 
 
 @in_loop
-async def test_a_node_does_not_end_because_of_what_answers_on_the_freed_port(tmp_path):
+async def test_a_node_does_not_end_because_of_what_answers_on_the_freed_port(tmp_path, monkeypatch):
     tried = asyncio.Event()
 
     async def answer(reader, writer):
@@ -142,7 +141,8 @@ async def test_a_node_does_not_end_because_of_what_answers_on_the_freed_port(tmp
     address = f"127.0.0.1:{other.sockets[0].getsockname()[1]}"
     (tmp_path / "coordinator.json").write_text(json.dumps({"address": address}))
     join = JoinFile("job", TOKEN, "", {"file": str(tmp_path / "coordinator.json")})
-    node = connection.Connection(join, lambda argv, log: None, print, print, print, lambda sentence: tried.set())
+    node = connection.Connection(join, lambda argv, log: None, print, print, print)
+    when_logged(monkeypatch, tried.set)
     running = asyncio.create_task(node.run())
     await asyncio.wait([asyncio.create_task(tried.wait()), running], return_when=asyncio.FIRST_COMPLETED)
     assert not running.done()

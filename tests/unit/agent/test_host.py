@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -28,16 +29,18 @@ def test_without_an_answer_the_hosts_name_has_to_do(monkeypatch: pytest.MonkeyPa
     assert own_address(JoinFile("j", "t", "", {"file": "/no/such/file"})) == "big-one"
 
 
-def test_logs_go_where_the_job_wants_them_or_else_to_the_nodes_own_place(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_logs_go_where_the_job_wants_them_or_else_to_the_nodes_own_place(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     options = Options("F", "n0", "1", state_dir=str(tmp_path / "state"))
+    caplog.set_level(logging.INFO)
     wanted, blocked = tmp_path / "wanted", tmp_path / "file"
     blocked.write_text("")
-    assert choose_log_dir(task(str(wanted)), options, said.append) == str(wanted) and not said
-    assert choose_log_dir(task(str(blocked / "x")), options, said.append) == str(tmp_path / "state" / "logs")
-    assert str(blocked) in said[0]
+    assert choose_log_dir(task(str(wanted)), options) == str(wanted) and not caplog.records
+    assert choose_log_dir(task(str(blocked / "x")), options) == str(tmp_path / "state" / "logs")
+    assert str(blocked) in caplog.text
     with pytest.raises(PetctlError, match="--state-dir"):
-        choose_log_dir(task(""), Options("F", "n0", "1", state_dir=str(blocked)), said.append)
+        choose_log_dir(task(""), Options("F", "n0", "1", state_dir=str(blocked)))
 
 
 def task(log_dir: str) -> Task:
@@ -48,7 +51,7 @@ def test_a_directory_for_checkpoints_is_made_where_its_place_is_here(tmp_path: P
     async def bring(place: Path) -> bool:
         work = Task(job="j", kind="shell", words=["x"], checkpoint_dir=str(place))
         options = Options("F", "n0", "1", state_dir=str(tmp_path / "state"))
-        Belongings(work, join(""), options, str(tmp_path), Devices(), print, print, print)
+        Belongings(work, join(""), options, str(tmp_path), Devices(), print, print)
         return place.is_dir()
 
     assert asyncio.run(bring(tmp_path / "checkpoints"))

@@ -12,8 +12,9 @@ from petctl.errors import UsageError
 def test_all_options_in_both_spellings() -> None:
     words = ["--file=F", "--node", "a", "--address=10.0.0.1", "--state-dir", "/s", "--gpus", "0,1", "--stream"]
     options = parse_join(words)
-    assert options[:2] == ("F", "a") and options[3:] == ("10.0.0.1", "/s", "0,1", None, True, False, None, "")
+    assert options[:2] == ("F", "a") and options[3:] == ("10.0.0.1", "/s", "0,1", None, True, False, None, "", False)
     assert parse_join(["--file", "F", "--nominal-gpus", "4"]).nominal_gpus == 4
+    assert parse_join(["--file", "F", "-v"]).verbose and parse_join(["--file", "F", "--verbose"]).verbose
     options = parse_join(["--file=F", "--stream", "--tagged", "--replacement=2+1", "--leave-code", "91"])
     assert (options.stream, options.tagged, options.leave_code) == (True, True, 91)
     assert options.incarnation.startswith("00000003-")

@@ -36,7 +36,7 @@ class Node:
         lifeline = SimpleNamespace(directory="", own=self.ignore)
         warm = SimpleNamespace(begin=self.ignore, warming=False)
         here = RoundContext("b", "j/b/1", 0, 0, pretended_place(4), 0, procs=4)
-        needs: Any = (self.needs, lifeline, self, warm, SimpleNamespace(), self.fed.append, self.ignore, self.ignore)
+        needs: Any = (self.needs, lifeline, self, warm, SimpleNamespace(), self.fed.append, self.ignore)
         self.rounds = Rounds(here, str(directory), *needs)
 
     def ignore(self, *words: object) -> None:

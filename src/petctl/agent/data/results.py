@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 from typing import Callable, Iterator, Mapping, Optional
@@ -24,6 +25,8 @@ EVERY = 10.0  # seconds between two looks
 VARIABLE = "PETCTL_SEND_EVERY"  # ... or what the environment says
 CALL = "results"  # tells the coordinator why nothing can be sent, or that it can
 
+log = logging.getLogger(__name__)
+
 
 def interval(environ: Mapping[str, str]) -> float:
     """Seconds between two looks."""
@@ -36,8 +39,8 @@ def interval(environ: Mapping[str, str]) -> float:
 class Results:
     """One node's share. Made inside the running loop."""
 
-    def __init__(self, task: Task, join: JoinFile, node: str, log_dir: str, say: Callable[[str], None]) -> None:
-        self._node, self._say = node, say
+    def __init__(self, task: Task, join: JoinFile, node: str, log_dir: str) -> None:
+        self._node = node
         self._base = os.path.dirname(log_dir)
         self._given_up = threading.Event()
         self._wake = threading.Event()
@@ -125,6 +128,9 @@ class Results:
         if problem == self._told:
             return
         self._told = problem
-        self._say(f"cannot upload results yet: {problem}" if problem else "results are uploaded again")
+        if problem:
+            log.warning("cannot upload results yet: %s", problem)
+        else:
+            log.info("results are uploaded again")
         with contextlib.suppress(PetctlError, GivenUp):
             self._line.ask(CALL, {"node": self._node, "problem": problem})

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import logging
 import os
 import signal
-import sys
-import time
 from collections import deque
 from typing import Any, Callable, Deque, Dict, Optional
 
@@ -37,15 +36,19 @@ from petctl.agent.workers.stopping import PARK_TIMEOUT
 from petctl.agent.workers.workers import Workers
 from petctl.errors import InternalError, Unreachable, UsageError
 from petctl.job.task import Task, decode_task
+from petctl.log_setup import log_to_stderr
 from petctl.rendezvous.core import member as mb
 from petctl.rendezvous.core.messages import CLOSE, UNSAVED, Order, Outcome, Report, decode_order, encode
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file
 
 _LAST_MOMENT = 1.0  # seconds to send what is left, when the workers have used up the grace
 
+log = logging.getLogger(__name__)
+
 
 def run(options: Options, lifeline: Lifeline) -> int:
     """The agent's whole life; answers with its exit code."""
+    log_to_stderr(logging.DEBUG if options.verbose else logging.INFO, f"node {options.node}")
     join = read_join_file(options.file)
 
     async def live() -> int:
@@ -62,9 +65,7 @@ class Agent:
         self._key = f"{join.job}/{options.node}/{options.incarnation}"
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[int] = self._loop.create_future()
-        self._connection = Connection(
-            join, lifeline.spawn, self._connected, self._received, self._lost, self.say, self._over
-        )
+        self._connection = Connection(join, lifeline.spawn, self._connected, self._received, self._lost, self._over)
         adopter = lifeline.guardian if lifeline.subreaper else 0
         self._channel = Channel(lifeline.directory and os.path.join(lifeline.directory, runtime_dir.SOCKET))
         self._warm = WarmStart(self.remark, lambda warming: self._rounds.warmth_changed())
@@ -105,21 +106,14 @@ class Agent:
             mb.Exit: self._exit,
         }
 
-    def say(self, sentence: str) -> None:
-        """One line for people, in the node's own log."""
-        try:
-            print(f"{time.strftime('%H:%M:%S')} {self._options.node}: {sentence}", file=sys.stderr, flush=True)
-        except OSError:
-            pass  # nobody reads it; the node works on
-
     def remark(self, sentence: str) -> None:
-        """The same, and one of the job's events."""
-        self.say(sentence)
+        """Logs a sentence that is also one of the job's events."""
+        log.info("%s", sentence)
         self._connection.send({"remark": sentence})
 
     def tell_unsaved(self, sentence: str) -> None:
         """The same for files that nothing brings to the user, which belongs into the job's status."""
-        self.say(sentence)
+        log.info("%s", sentence)
         self._connection.send({"remark": sentence, "about": UNSAVED})
 
     async def run(self) -> int:
@@ -172,12 +166,11 @@ class Agent:
     def _begin(self, task: Task) -> None:
         """The first welcome says what this node is to do."""
         options, join = self._options, self._join
-        log_dir = choose_log_dir(task, options, self.say)
+        log_dir = choose_log_dir(task, options)
         if task.output_dir:
             task = dataclasses.replace(task, output_dir=make_outputs(task, options))
         devices = Devices(options.gpus, options.nominal_gpus)
-        told = (self.say, self.remark, self.tell_unsaved)
-        self._belongings = needs = Belongings(task, join, options, log_dir, devices, *told)
+        self._belongings = needs = Belongings(task, join, options, log_dir, devices, self.remark, self.tell_unsaved)
         try:
             procs = count_processes(task.procs, devices, {**os.environ, **needs.task.env})
         except UsageError as error:
@@ -196,9 +189,9 @@ class Agent:
         )
         place, library = pretended_place(procs), runtime_dir.library(self._lifeline.directory, task.python)
         here = RoundContext(options.node, self._key, 0, 0, place, 0, procs, options.gpus, self._channel.path, library)
-        feed, say, send = self._feed, self.say, self._connection.send
+        feed, send = self._feed, self._connection.send
         self._rounds = Rounds(
-            here, log_dir, needs, self._lifeline, self._workers, self._warm, self._channel, feed, say, send
+            here, log_dir, needs, self._lifeline, self._workers, self._warm, self._channel, feed, send
         )
         needs.bring(self._rounds.arrived, self._rounds.still_coming)
         self._rounds.warm_up()
@@ -227,7 +220,7 @@ class Agent:
     def _over(self, outcome: Outcome) -> None:
         """The job's end, which no coordinator is left to tell."""
         if self._member is None:
-            self.say(f"{self._join.job} has ended: {outcome.sentence}")
+            log.info("%s has ended: %s", self._join.job, outcome.sentence)
             self._finish(self._exit_code(outcome))
         else:
             order = Order(self._member.header, CLOSE, outcome=outcome, sentence=outcome.sentence)
@@ -250,7 +243,7 @@ class Agent:
             self._feed(mb.Terminate(f"the node received {signal.Signals(number).name}"))
 
     def _guardian_died(self) -> None:
-        self.say("the guardian of this node died: stopping its workers")
+        log.error("the guardian of this node died: stopping its workers")
         self._workers.destroy()
         runtime_dir.remove(self._lifeline.directory)
         os._exit(InternalError.code)
@@ -259,7 +252,7 @@ class Agent:
         """A fault in one of our own callbacks ends the node rather than leave it half alive."""
         error = context.get("exception") or InternalError(str(context.get("message")))
         if "handle" not in context:
-            self.say(f"{context.get('message')}: {error!r}")
+            log.warning("%s: %r", context.get("message"), error)
         elif not self._finished.done():
             self._finished.set_exception(error)
 
@@ -283,14 +276,14 @@ class Agent:
         self._feed(mb.PortReserved(number, port, offer))
 
     def _reconnect(self, effect: mb.Reconnect) -> None:
-        self.say(f"{effect.why}; connecting again")
+        log.info("%s; connecting again", effect.why)
         self._connection.drop()
 
     def _exit(self, effect: mb.Exit) -> None:
         assert self._member is not None
         if effect.stuck:
             self.remark(f"{effect.why}; giving up this node")
-        self.say(f"leaves: {effect.why}")
+        log.info("leaves: %s", effect.why)
         self._code = self._exit_code(effect.outcome)
         if self._workers.running and not effect.stuck:  # parked: their end is the last thing that this node waits for
             self._workers.stop(PARK_TIMEOUT, final=True, why=effect.why)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import random
 from pathlib import Path
@@ -43,6 +44,8 @@ _GIVE_UP_AFTER = 600.0  # seconds without ever having been connected ...
 _GIVE_UP_BY_HAND = 30.0  # ... to an address at which there was a coordinator when the join file was written
 
 Spawn = Callable[[List[str], str], None]
+
+log = logging.getLogger(__name__)
 
 
 class Revival:
@@ -96,14 +99,13 @@ class Connection:
         on_connected: Callable[[Dict[str, Any]], None],
         on_message: Callable[[Dict[str, Any]], None],
         on_lost: Callable[[], None],
-        say: Callable[[str], None],
         on_over: Callable[[Outcome], None] = lambda outcome: None,
     ) -> None:
         self._join = join
         self._link = AgentLink(join)
         self._revival: Optional[Revival] = Revival(join.revive, spawn) if join.revive else None
         self._on_connected, self._on_message, self._on_lost = on_connected, on_message, on_lost
-        self._say, self._on_over = say, on_over
+        self._on_over = on_over
         self.nodes = 1  # of the round that this node is a member of
         self._welcomed = False
         self._patience = _GIVE_UP_BY_HAND if "address" in join.locator else _GIVE_UP_AFTER
@@ -117,7 +119,7 @@ class Connection:
                 while True:
                     self._on_message(await self._link.receive())
             except (Unreachable, ProtocolError) as error:
-                self._say(f"{error}; connecting again")
+                log.info("%s; connecting again", error)
             self._link.close()
             self._on_lost()
 
@@ -158,9 +160,9 @@ class Connection:
                 )
             if reason != told and waited > _REVIVE_AFTER:
                 told = reason
-                self._say(f"{reason}; trying again")
+                log.info("%s; trying again", reason)
             if self._revival is not None and waited >= _REVIVE_AFTER and self._revival.attempt(loop.time()):
-                self._say("started a new supervisor for the job")
+                log.info("started a new supervisor for the job")
                 pause = _FIRST_PAUSE
             if loop.time() >= begun + within:
                 within = min(2 * within, _LONGEST_ATTEMPT)

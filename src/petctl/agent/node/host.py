@@ -6,17 +6,20 @@ It looks and decides; nothing is started and nothing is sent.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import socket
 from dataclasses import dataclass
-from typing import Callable, Mapping, Optional
+from typing import Mapping, Optional
 
 from petctl.agent.node.options import Options
 from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.files import make_private_directory
 from petctl.job.task import Task
 from petctl.rendezvous.net.join_file import JoinFile
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,11 @@ def state_directory(task: Task, options: Options) -> str:
     return options.state_dir or os.path.join(home, "nodes", task.job, options.node)
 
 
-def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> str:
+def choose_log_dir(task: Task, options: Options) -> str:
     """Where the job wants its logs, if this machine has that place; else the node's own."""
     state_dir = state_directory(task, options)
     if task.log_dir and not _here(task.log_dir):
-        say(f"the job's directory of logs, {task.log_dir}, is on another machine; this node keeps its own")
+        log.info("the job's directory of logs, %s, is on another machine; this node keeps its own", task.log_dir)
     for directory in (_here(task.log_dir), os.path.join(state_dir, "logs")):
         if directory:
             try:
@@ -92,7 +95,7 @@ def choose_log_dir(task: Task, options: Options, say: Callable[[str], None]) -> 
                 os.makedirs(directory, exist_ok=True)
                 return os.path.abspath(directory)
             except OSError as error:
-                say(f"cannot write logs to {directory} on this machine: {error.strerror}")
+                log.warning("cannot write logs to %s on this machine: %s", directory, error.strerror)
     raise PetctlError(f"found no directory for log files on this machine (tried {state_dir}); give --state-dir")
 
 

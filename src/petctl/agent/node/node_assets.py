@@ -40,11 +40,10 @@ class Belongings:
         options: Options,
         log_dir: str,
         devices: Devices,
-        say: Callable[[str], None],
         remark: Callable[[str], None],
         tell_unsaved: Callable[[str], None],
     ) -> None:
-        self._join, self._options, self._log_dir, self._say, self._remark = join, options, log_dir, say, remark
+        self._join, self._options, self._log_dir, self._remark = join, options, log_dir, remark
         self._tell_unsaved = tell_unsaved
         self._loop = asyncio.get_running_loop()
         self.task, self.problem = task, ""
@@ -80,7 +79,7 @@ class Belongings:
         if self.task.results:
             from petctl.agent.data.results import Results
 
-            self._results = Results(self.task, self._join, self._options.node, self._log_dir, self._say)
+            self._results = Results(self.task, self._join, self._options.node, self._log_dir)
 
     @property
     def coming(self) -> str:

@@ -31,6 +31,7 @@ Options of join:
   --leave-code N       for what starts nodes again: exit with N when this node leaves while the job goes on, and with 0
                        when the job is over, however it ended
   --ready-file FILE    there while the node's workers are in a round; for readiness probes
+  -v, --verbose        log everything that the node does; $PETCTL_LOG chooses by module, as it does for petctl
 
 Exit code: 0 when the job succeeded or this node was released or asked to stop; else the job's own, 2 for wrong usage,
 70 for a fault of petctl itself.
@@ -43,9 +44,9 @@ Examples:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _KNOWN = (
     *("--file", "--node", "--address", "--state-dir", "--gpus", "--nominal-gpus", "--stream"),
-    *("--tagged", "--replacement", "--leave-code", "--ready-file"),
+    *("--tagged", "--replacement", "--leave-code", "--ready-file", "-v", "--verbose"),
 )
-_FLAGS = ("--stream", "--tagged")
+_FLAGS = ("--stream", "--tagged", "-v", "--verbose")
 
 
 class Options(NamedTuple):
@@ -62,6 +63,7 @@ class Options(NamedTuple):
     tagged: bool = False
     leave_code: Optional[int] = None
     ready_file: str = ""
+    verbose: bool = False
 
 
 def read_words(command: str, words: List[str], known: Sequence[str], flags: Sequence[str] = ()) -> Dict[str, str]:
@@ -116,6 +118,7 @@ def parse_join(words: List[str], host: Callable[[], str] = lambda: os.uname().no
         tagged="--tagged" in given,
         leave_code=None if leave_code is None else int(leave_code),
         ready_file=given.get("--ready-file", ""),
+        verbose="-v" in given or "--verbose" in given,
     )
 
 

@@ -10,6 +10,7 @@ Which round is run and when is decided by `Member` and the coordinator; how proc
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
@@ -38,6 +39,8 @@ from petctl.rendezvous.core.messages import Failure, Progress
 
 _CANNOT_START = 127  # what a shell answers when there is no such program
 
+log = logging.getLogger(__name__)
+
 
 class Rounds:
     """Those of one node, one after the other. `here`: what it has in each of them, and pretends before the first."""
@@ -52,11 +55,10 @@ class Rounds:
         warm: WarmStart,
         channel: Channel,
         feed: Callable[[object], None],
-        say: Callable[[str], None],
         send: Callable[[Mapping[str, Any]], None],
     ) -> None:
         self._here, self._log_dir, self._belongings, self._lifeline = here, log_dir, belongings, lifeline
-        self._workers, self._warm, self._feed, self._say = workers, warm, feed, say
+        self._workers, self._warm, self._feed = workers, warm, feed
         self._round = here
         self._early = EarlyStart(workers, self.warmth_changed)
         self._failed = False  # a worker of the round has failed
@@ -198,7 +200,7 @@ class Rounds:
     def stop(self, effect: mb.Stop) -> None:
         """Begins to; `stopped` follows."""
         if self._workers.running and not self._workers.stopping:
-            self._say(f"stopping the workers: {effect.why}")
+            log.info("stopping the workers: %s", effect.why)
         self._start_waits, self._due = False, None
         self._workers.stop(effect.grace, effect.planned, effect.final, effect.why)
 
@@ -227,7 +229,7 @@ class Rounds:
 
     def dump(self, effect: mb.Dump) -> None:
         """The round stands still: what the workers are doing is written down before anybody is stopped."""
-        self._say(effect.stall.sentence)
+        log.info("%s", effect.stall.sentence)
         self._stacks.ask(self._workers.running, lambda: self._hangs(effect))
 
     def _hangs(self, effect: mb.Dump) -> None:
@@ -235,7 +237,7 @@ class Rounds:
         if not guilty or self._failed or self._round.round != effect.round:
             return
         if is_full(self._log_dir):
-            self._say("not counted as a failure: the disk is full, so progress may be unsaved")
+            log.info("not counted as a failure: the disk is full, so progress may be unsaved")
             return
         self._failed = True
         failure = named_by_user(failure_of(guilty[0], self._here.node, effect.stall), self._belongings.task)
@@ -288,5 +290,5 @@ class Rounds:
 
     def _failed_with(self, failure: Failure, last: bool = True) -> None:
         self._failed, failure = True, named_by_user(failure, self._belongings.task)
-        self._say(failure.sentence())
+        log.info("%s", failure.sentence())
         self._feed(mb.WorkerFailed(self._round.round, failure, last))

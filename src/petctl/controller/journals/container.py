@@ -23,7 +23,7 @@ from petctl.rendezvous.net.calls import NUMBER, WHOLE, Call
 WATCH_LIMIT = 30.0  # seconds that a watcher may wait for an answer
 _PICTURES = 1 << 24  # of one coordinator; versions of two of them do not meet below that
 
-log = logging.getLogger("petctl.coordinator")
+log = logging.getLogger(__name__)
 
 
 class ContainerJournal(Journal):

@@ -47,7 +47,7 @@ _REST = 0.1  # seconds without accepting when the process has no descriptor left
 _LATE = 0.25  # seconds: a loop that is later than that first reads what has come meanwhile
 _HANDSHAKE = b"\x16"  # what a TLS connection begins with
 
-log = logging.getLogger("petctl.coordinator")
+log = logging.getLogger(__name__)
 
 
 def allow_many_connections() -> None:

@@ -44,7 +44,7 @@ _LONG = 0.002  # seconds; a decision over very many nodes takes longer ...
 _REST = 4  # ... and is followed by a pause of so many times that, in which more facts are gathered for the next
 _AFTER_A_FAULT = 1.0  # seconds until a machine that raised is asked again
 
-log = logging.getLogger("petctl.coordinator")
+log = logging.getLogger(__name__)
 
 Welcome = Union[Mapping[str, Any], Callable[[], Mapping[str, Any]]]
 

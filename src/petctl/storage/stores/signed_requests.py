@@ -7,6 +7,7 @@ checks.
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
 from datetime import datetime, timezone
@@ -31,6 +32,8 @@ PATIENCE = 60.0
 ANSWER_WITHIN = 60.0
 AZURE_VERSION = "2021-12-02"
 _CHECKSUMS = ("content-md5", "x-amz-checksum-crc32")
+
+log = logging.getLogger(__name__)
 
 
 class Rest:
@@ -60,6 +63,7 @@ class Rest:
         while True:
             with attempts:
                 answer = self.server.answered(self._asked(method, path, query, given, body))
+                log.debug("%s %s of %s: %d", method, path, self._location, answer.status)
                 if answer.status < 300:
                     return answer
                 attempts.refused(answer, path)
@@ -156,6 +160,7 @@ class _Attempts:
         problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), self._rest._location.below(path))
         if answer.status not in PASSING:
             raise problem
+        log.info("%s; trying again", problem)
         self._backoff.wait(problem)
 
 

@@ -40,6 +40,7 @@ from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.kube.api import Api, path
 from petctl.kube.failures import Conflict
 from petctl.kube.kubeconfig import find_access
+from petctl.log_setup import log_to_stderr
 
 LEASE = "petctl-operator"
 LEASE_WITHIN = 4.0  # seconds for an answer about it: one that never comes must leave time for another attempt
@@ -49,14 +50,14 @@ _OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _ROUNDS = 3  # of one look: a coordinator's answer leads to another decision
 
 Key = tuple[str, str]
-log = logging.getLogger("petctl.clusters.kubernetes.operator")
+log = logging.getLogger(__name__)
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """The command line of petctl-operator.pyz; its exit code."""
     try:
         options = parse_options(sys.argv[1:] if words is None else words)
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+        log_to_stderr(logging.INFO)
         run(options)
     except PetctlError as error:
         print(f"petctl-operator: {error}", file=sys.stderr)

@@ -18,7 +18,7 @@ from petctl.errors import is_no_room
 from petctl.job.record import JobRecord
 from petctl.rendezvous.core.messages import Outcome, decode_outcome, encode
 
-log = logging.getLogger("petctl.supervisor")
+log = logging.getLogger(__name__)
 
 
 class DirectoryJournal(Journal):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 GROW_STEP = 1.0  # seconds between two polls of the queue, for slots that the job may take and for others that are due
 RECOVERY = 15.0  # until a round goes on without a node that lives and has not found the new supervisor
 
-log = logging.getLogger("petctl.supervisor")
+log = logging.getLogger(__name__)
 
 
 class LocalNodes(NodeRunner):

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 QUEUE_STEP = 0.2  # seconds between two polls of the head of the queue
 
-log = logging.getLogger("petctl.supervisor")
+log = logging.getLogger(__name__)
 
 
 class LocalSeat(Seat):

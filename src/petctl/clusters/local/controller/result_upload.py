@@ -24,7 +24,7 @@ LOCK_PATIENCE = 60.0  # seconds for somebody else who sends from the same direct
 _OWN = ""  # among problems: the supervisor's
 _KILLED = "the user killed the job; results not uploaded by then stay in its directory"
 
-log = logging.getLogger("petctl.supervisor")
+log = logging.getLogger(__name__)
 
 
 class Sending(Signing):

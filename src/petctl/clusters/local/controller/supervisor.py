@@ -34,8 +34,9 @@ from petctl.controller.seat import REQUEUED
 from petctl.errors import PetctlError
 from petctl.files import wait_for_lock
 from petctl.job.record import JobRecord
+from petctl.log_setup import log_to_stderr
 
-log = logging.getLogger("petctl.supervisor")
+log = logging.getLogger("petctl.clusters.local.controller.supervisor")  # it runs as __main__
 
 
 async def _control(directory: JobDirectory, record: JobRecord, epoch: int) -> int:
@@ -83,7 +84,7 @@ def main() -> int:
     # The shell that detached us ignores these on our behalf; workers must get them as the user's own programs do.
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    log_to_stderr(logging.INFO)
     try:
         return supervise(Path(words[0]), OPTION in words, lock)
     except PetctlError as error:

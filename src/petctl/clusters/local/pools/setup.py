@@ -30,13 +30,14 @@ from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, f
 from petctl.clusters.local.processes import sweep
 from petctl.errors import NotFound, PetctlError
 from petctl.files import is_locked, take_lock
+from petctl.log_setup import log_to_stderr
 from petctl.secret_file import secret_values
 
 ATTEMPTS = 3
 SHOWN_LINES = 3  # of what a setup task wrote last
 SHOWN_BYTES = 2000
 
-log = logging.getLogger("petctl.setup")
+log = logging.getLogger(__name__)
 
 
 def start(directory: FleetDirectory, spec: FleetSpec, number: int) -> None:
@@ -161,7 +162,7 @@ def main(words: List[str]) -> int:
     os.set_inheritable(int(words[3]), False)  # what the setup task starts must not hold the node's lock
     for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # by the shell that has detached us
         signal.signal(ignored, signal.SIG_DFL)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    log_to_stderr(logging.INFO)
     directory, spec = FleetDirectory(home, name), find_spec(home, name)
     if spec is None:
         return 0

@@ -19,7 +19,7 @@ from petctl.job.record import JobRecord
 if TYPE_CHECKING:
     from petctl.clusters.local.pools.model import GiveBack
 
-log = logging.getLogger("petctl.supervisor")
+log = logging.getLogger(__name__)
 
 
 class NodeQuota:

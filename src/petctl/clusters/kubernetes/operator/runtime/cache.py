@@ -30,7 +30,7 @@ ENDS_WITHIN = 5.0  # seconds that `stop` waits for a thread that is in the middl
 Object = dict[str, Any]
 _Key = tuple[str, str]
 
-log = logging.getLogger("petctl.clusters.kubernetes.operator")
+log = logging.getLogger(__name__)
 
 
 def without_managed_fields(thing: Object) -> Object:

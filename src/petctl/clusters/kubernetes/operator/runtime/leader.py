@@ -25,7 +25,7 @@ ENDS_WITHIN = 5.0  # seconds that the end waits for a server which does not answ
 
 Object = dict[str, Any]
 
-log = logging.getLogger("petctl.clusters.kubernetes.operator")
+log = logging.getLogger(__name__)
 
 
 class Claim:

@@ -29,7 +29,7 @@ _NEEDED = (
 )
 """A right for each kind of object without which a job cannot run; objects.py says what all an operator has."""
 
-log = logging.getLogger("petctl.clusters.kubernetes.operator")
+log = logging.getLogger(__name__)
 
 
 def missing_rights(api: Api, namespace: str) -> Iterator[str]:
