@@ -21,7 +21,6 @@ import time
 from dataclasses import replace
 from typing import Any, Dict, List, Optional, Sequence, Set
 
-from petctl.agent.data.code_source import serve
 from petctl.controller.journals.journal import Journal
 from petctl.controller.journals.records import UNSAVED_TOLD, results_place
 from petctl.controller.nodes import LAST_WAIT, Nodes
@@ -231,6 +230,8 @@ class JobController:
 
     def _code(self, offset: int, size: int) -> Dict[str, object]:
         """A part of the job's code, for a node that does not have it."""
+        from petctl.agent.data.code_source import serve  # costs a start much, and few local jobs have such nodes
+
         return serve(self.seat.archive(), offset, size)
 
     # -- the end -------------------------------------------------------------------------------------------------------

@@ -22,3 +22,8 @@ def test_reading_a_status_needs_no_supervision() -> None:
 def test_process_1_of_a_container_stays_small() -> None:
     modules = modules_of("import petctl.controller.cli, petctl.controller.init_process")
     assert not modules & {"asyncio", "ssl", "socket", "logging", "json", "ctypes", "petctl.rendezvous"}
+
+
+def test_a_supervisor_starts_without_what_few_jobs_need() -> None:
+    modules = modules_of("import petctl.clusters.local.controller.supervisor")
+    assert not modules & {"ssl", "tarfile", "tempfile", "petctl.agent.data.code", "petctl.storage.core.files"}
