@@ -23,20 +23,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
-from petctl.clusters.patience import AWAY, Patience
 from petctl.config.kinds import DEFAULT
 from petctl.config.settings import resource_settings
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.home import petctl_home
-from petctl.job.file.read import job_from_dict
 from petctl.job.record import JobRecord, Output
 from petctl.job.spec import IN_PLACE, Job
-from petctl.jobs.listing import other_clusters
 from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
 from petctl.jobs.status import Status
-from petctl.submission.render import as_text
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0
@@ -199,6 +195,7 @@ def submit(
 def resubmit(reference: str, cluster: str | None = None, new_code: bool = False, resume: bool = False) -> JobHandle:
     """Starts a job again, as a new one: with the code that it had, or with `new_code` as that is now; with `resume`
     from the checkpoints that it left."""
+    from petctl.job.file.read import job_from_dict
     from petctl.submission.folder_mounts import as_wish
 
     before = get(reference)
@@ -264,6 +261,8 @@ def _submit_as(job: Job, where: Cluster, code: Mapping[str, Any] | None, job_id:
 def render(job: Job, cluster: str | None = None, output: str = "yaml", with_secrets: bool = False) -> str:
     """Exactly what `submit` would create, as text; secrets by name only. Where another tool can start the job, it is
     what that tool takes, once it is made `with_secrets`: those of the job itself, never the user's."""
+    from petctl.submission.render import as_text
+
     where = find_cluster(cluster or job.cluster, petctl_home())
     name = name_of(job)
     objects = where.manifests(job, new_id(name), with_secrets)
@@ -285,6 +284,9 @@ def get(reference: str, patient: bool = False, called: Called = JOBS) -> JobHand
     try:
         return JobHandle(find_id(reference, here.ids(), called), here)
     except NotFound:
+        from petctl.clusters.patience import AWAY, Patience
+        from petctl.jobs.listing import other_clusters
+
         others = other_clusters(home)
         if not others:
             raise

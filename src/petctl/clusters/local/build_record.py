@@ -11,7 +11,7 @@ import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -21,7 +21,6 @@ from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.commands import node_argv, supervisor_argv
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.job_directory import JobDirectory
-from petctl.clusters.local.pools.spec import check_size, read_spec, shared_places
 from petctl.clusters.local.queue.queue_claims import LOCAL
 from petctl.clusters.local.queue.slots import default_slots
 from petctl.clusters.local.record import LocalRequest
@@ -32,6 +31,9 @@ from petctl.job.spec import Job, parse_bytes
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.submission.task import check_command, check_interpreter, interpreter, task_of, working_directory
 from petctl.text import counted
+
+if TYPE_CHECKING:
+    from petctl.clusters.local.pools.spec import FleetSpec
 
 
 def build_record(
@@ -51,8 +53,13 @@ class LocalBuilder(RecordBuilder):
     ) -> None:
         self.place, self.settings = place, settings
         super().__init__(job, place.id, place.home, str(settings.get("name", "")), pinned)
-        self.fleet = read_spec(place.home, self.cluster) if settings.get("resource") else None
-        self.shared = shared_places(place.home, self.fleet) if self.fleet else []
+        self.fleet: FleetSpec | None = None
+        self.shared: list[str] = []
+        if settings.get("resource"):
+            from petctl.clusters.local.pools.spec import read_spec, shared_places
+
+            self.fleet = read_spec(place.home, self.cluster)
+            self.shared = shared_places(place.home, self.fleet)
 
     @property
     def called(self) -> str:
@@ -128,6 +135,8 @@ class LocalBuilder(RecordBuilder):
     def _checked_slots(self) -> int:
         fleet, least = self.fleet, self.job.nodes.min
         if fleet:
+            from petctl.clusters.local.pools.spec import check_size
+
             check_size(fleet, least)
             return fleet.high
         slots = positive_setting(dict(self.settings), "local", "slots", default_slots())
