@@ -26,4 +26,4 @@ def test_process_1_of_a_container_stays_small() -> None:
 
 def test_a_supervisor_starts_without_what_few_jobs_need() -> None:
     modules = modules_of("import petctl.clusters.local.controller.supervisor")
-    assert not modules & {"ssl", "tarfile", "tempfile", "petctl.agent.data.code", "petctl.storage.core.files"}
+    assert not modules & {"tarfile", "tempfile", "petctl.agent.data.code", "petctl.storage.core.files"}
