@@ -2,6 +2,7 @@
 
     replace, replace_json, replacing    a reader, or a crash at any moment, sees the old file or the new one
     create                              the same for a name that nothing may have yet
+    read_json                           an object that was written so; an error names the file and its fault
     make_private_directory, ..._file    for this user alone, whatever the umask says
     locked, take_lock, wait_for_lock    flocks: they die with their holder, and belong to the open file, so that a
     hold, is_locked                     child to which the descriptor is passed on holds the lock too
@@ -18,7 +19,7 @@ import fcntl
 import os
 import stat
 import time
-from typing import BinaryIO, Iterator, Optional, Union
+from typing import Any, BinaryIO, Dict, Iterator, Optional, Union
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -78,6 +79,21 @@ def replace_json(
     import json  # process 1 of a container does without
 
     replace(path, json.dumps(value, separators=(",", ":")) + "\n", mode, durable, draft)
+
+
+def read_json(path: Path) -> Dict[str, Any]:
+    """Reads a JSON object; OSError where the file cannot be read, ValueError where it holds anything else."""
+    import json
+
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{os.fspath(path)} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError(f"{os.fspath(path)} is not a JSON object")
+    return value
 
 
 def create(path: Path, data: bytes, mode: int = 0o666, durable: bool = False) -> bool:

@@ -1,13 +1,16 @@
 """Pauses between attempts, and when to give up. What is worth another attempt, callers know.
 
-Standard library only. The agent's archive does without: its loops (storage/core/objects.py, agent/node/connection.py)
-keep pauses of their own, which take less room there.
+Standard library only.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
+from typing import Optional
+
+from petctl.errors import GivenUp
 
 
 class Backoff:
@@ -30,8 +33,12 @@ class Backoff:
         pause, self._pause = self._pause, min(2 * self._pause, self._longest)
         return pause * random.uniform(self._least, 1.0)
 
-    def wait(self, problem: Exception) -> None:
-        """Waits before the next attempt; raises the problem where that would begin too late."""
+    def wait(self, problem: Exception, given_up: Optional[threading.Event] = None) -> None:
+        """Waits before the next attempt; raises the problem where that would begin too late, and GivenUp once that is
+        set."""
         if time.monotonic() + self._pause > self._end:
             raise problem from None
-        time.sleep(self.pause())
+        if given_up is None:
+            time.sleep(self.pause())
+        elif given_up.wait(self.pause()):
+            raise GivenUp

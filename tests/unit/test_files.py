@@ -413,3 +413,19 @@ def test_the_file_of_a_lock_in_a_directory_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.take_lock(tmp_path / "gone" / "lock")
     assert not files.is_locked(tmp_path / "gone" / "lock")
+
+
+def test_what_is_read_is_what_was_written_and_an_error_names_the_file_and_its_fault(tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    with pytest.raises(FileNotFoundError):
+        files.read_json(path)
+    files.replace_json(path, {"n": 1})
+    assert files.read_json(path) == {"n": 1}
+    for text, fault in (
+        (b'{"n": ', "is not JSON: "),
+        (b"[1]", "is not a JSON object"),
+        (b"[" * 100_000, "is not JSON"),
+    ):
+        path.write_bytes(text)
+        with pytest.raises(ValueError, match=f"^{path} {fault}"):
+            files.read_json(path)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
+from petctl.errors import GivenUp
 from petctl.retry import Backoff
 
 
@@ -65,3 +67,10 @@ def test_without_a_limit_it_goes_on(clock: Clock) -> None:
     for _ in range(1000):
         backoff.wait(OSError())
     assert clock.slept[-1] == 60.0
+
+
+def test_who_gives_up_waits_no_longer() -> None:
+    given_up = threading.Event()
+    given_up.set()
+    with pytest.raises(GivenUp):
+        Backoff(60.0, 60.0).wait(OSError("away"), given_up)

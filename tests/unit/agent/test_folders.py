@@ -18,11 +18,11 @@ from petctl.agent.data.folder_copy import Copy, Index, Known
 from petctl.agent.data.folder_fetch import Fetch
 from petctl.agent.data.folder_send import Sender
 from petctl.agent.data.folders import arrange, bring, complaint, links, senders_of
+from petctl.agent.data.parallel import together
 from petctl.errors import NoRoom, NoSuchPlace, PetctlError, StoreUnreachable
 from petctl.job.task import Folder
 from petctl.storage.core.files import PART_SUFFIX, Depot, Entry, direct
 from petctl.storage.core.grants import Grant, Grants
-from petctl.storage.core.parallel import together
 
 
 class Watched(Depot):

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError, StoreUnreachable
+from petctl.storage.core.parts import MIB, MOST_PARTS, part_size
 from petctl.storage.stores.endpoint import Entry
 from petctl.storage.stores.entry_index import Index
 from petctl.storage.stores.folder import LocalFolder
 from petctl.storage.stores.location import parse_location
 from petctl.storage.stores.store_errors import explain, refusal
-from petctl.storage.transfer.parts import MIB, MOST_PARTS, part_size
 from petctl.storage.transfer.plan import Pair, already_there
 from petctl.storage.transfer.transfer_pool import TransferPool
 

@@ -15,12 +15,12 @@ from petctl.errors import StoreError
 from petctl.storage.core.answers import LARGEST, BadAnswer, Course, Markers, parse_xml, whole_number
 from petctl.storage.core.http_client import HttpClient
 from petctl.storage.core.objects import Objects
+from petctl.storage.core.parts import Records, S3Parts, part_size
 from petctl.storage.stores.credentials import Access
 from petctl.storage.stores.location import parse_location
 from petctl.storage.stores.paging import page_children, page_entries
 from petctl.storage.stores.signed import SignedBucket
 from petctl.storage.stores.signed_requests import Rest
-from petctl.storage.transfer.parts import Records, S3Parts, part_size
 
 
 @contextmanager
@@ -290,7 +290,7 @@ def test_a_circle_of_markers_is_found_soon_wherever_it_begins(length: int) -> No
 
 @pytest.mark.timeout(30)
 def test_an_answer_in_endless_chunks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.storage.core.http_connection.LARGEST", 1 << 20)
+    monkeypatch.setattr("petctl.storage.core.http_client.LARGEST", 1 << 20)
     chunks = [b"10000\r\n" + bytes(1 << 16) + b"\r\n"] * 100
     with answering(CHUNKED, *chunks) as endpoint, pytest.raises(StoreError, match="longer than 1 MiB"):
         list(page_entries(store(endpoint), "s3", ""))
@@ -298,7 +298,7 @@ def test_an_answer_in_endless_chunks_ends(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.timeout(30)
 def test_nodes_do_not_keep_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("petctl.storage.core.http_connection.LARGEST", 1 << 20)
+    monkeypatch.setattr("petctl.storage.core.http_client.LARGEST", 1 << 20)
     long = answer(bytes(3_000_000))
     with answering(long) as endpoint, pytest.raises(BadAnswer, match="longer than 1 MiB"):
         HttpClient().once("GET", endpoint)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from petctl.clusters.certificate import make_certificate
-from petctl.storage.core.http_connection import Head, dial
+from petctl.storage.core.http_client import Head, dial
 from petctl.storage.transfer import pipelining as module
 from petctl.storage.transfer.pipelining import Lanes
 

@@ -12,7 +12,7 @@ import pytest
 from petctl.errors import Damaged, NoSuchPlace, StoreError
 from petctl.storage.core.body import Held
 from petctl.storage.core.checksums import CRC32, MD5, Kinds, crc32_text, whole_crc32
-from petctl.storage.transfer.parts import MIB, Records, S3Parts, whole_headers
+from petctl.storage.core.parts import MIB, Records, S3Parts, whole_headers
 
 PARTS = [bytes(8 * MIB), b"end"]
 SIZE = sum(map(len, PARTS))
@@ -21,8 +21,8 @@ SIZE = sum(map(len, PARTS))
 class Store:
     """S3's calls for parts: one that knows CRC-32, one that ignores it, or one that refuses it."""
 
-    def __init__(self, temper: str) -> None:
-        self.temper = temper
+    def __init__(self, temper: str, own_headers: bool = True) -> None:
+        self.temper, self.own_headers = temper, own_headers
         self.joined = ""
         self.seen: list[Mapping[str, str]] = []
 
@@ -36,6 +36,7 @@ class Store:
     ) -> Any:
         said = dict(headers or {})
         if "uploads" in query:
+            assert self.own_headers or not said
             asked = {name: value for name, value in said.items() if name.startswith("x-amz-checksum")}
             if asked and self.temper == "refuses":
                 raise StoreError("the store refused (400 InvalidArgument)")
@@ -94,3 +95,9 @@ def test_another_refusal_is_not_taken_for_a_dislike_of_checksums(tmp_path: Path)
     store: Any = Store("missing")
     with pytest.raises(NoSuchPlace):
         S3Parts(store, Records(tmp_path, "s3://b")).begin("x", SIZE, "source")
+
+
+def test_a_node_sends_no_header_that_its_url_is_not_signed_for() -> None:
+    store: Any = Store("refuses", own_headers=False)
+    upload, there, _ = S3Parts(store, Records(None, "")).begin("x", SIZE, "")
+    assert (upload.kinds, there) == (MD5, {})

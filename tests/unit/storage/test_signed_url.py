@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from petctl.storage.core.parts import Records
 from petctl.storage.stores.credentials import Access
 from petctl.storage.stores.location import parse_location
 from petctl.storage.stores.signed import SignedBucket
-from petctl.storage.transfer.parts import Records
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from petctl.clusters.certificate import make_certificate
 from petctl.storage.core.body import FileSlice, Held
-from petctl.storage.core.http_connection import ConnectionCut, Head, Wire, dial
+from petctl.storage.core.http_client import ConnectionCut, Head, Wire, dial
 
 BODY = bytes(range(256)) * 40
 HEAD = b"GET /x HTTP/1.1\r\n\r\n"

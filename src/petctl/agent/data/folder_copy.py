@@ -20,7 +20,7 @@ import threading
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from petctl.errors import GivenUp, PetctlError
-from petctl.files import hold, open_lock, replace, wait_for_lock
+from petctl.files import hold, open_lock, read_json, replace, wait_for_lock
 from petctl.storage.core.body import local_error
 from petctl.storage.core.endpoint import PART_SUFFIX
 
@@ -157,11 +157,9 @@ class Copy:
     def about(self) -> Dict[str, Any]:
         """What is written down about it."""
         try:
-            with open(self._about, "rb") as file:
-                found = json.loads(file.read())
+            return read_json(self._about)
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
 
     def say_about(self, **facts: Any) -> None:
         """Writes it down, with what is known already."""

@@ -14,9 +14,9 @@ from typing import Callable, Dict, Sequence
 
 from petctl.agent.data.folder_cache import Cache
 from petctl.agent.data.folder_copy import Copy, Known
+from petctl.agent.data.parallel import together
 from petctl.errors import Damaged, NoSuchPlace, PetctlError
 from petctl.storage.core.files import PART_SUFFIX, Depot, Entry
-from petctl.storage.core.parallel import together
 
 AT_ONCE = 8  # transfers
 SIGNED_AHEAD = 500

@@ -16,10 +16,10 @@ from typing import Callable, Dict, List, Set, Tuple
 
 from petctl.agent.data.folder_copy import Copy, Known
 from petctl.agent.data.folder_fetch import SIGNED_AHEAD
+from petctl.agent.data.parallel import together
 from petctl.errors import Damaged, PetctlError, Refused, StoreError
 from petctl.storage.core.files import Depot
 from petctl.storage.core.grants import check_path
-from petctl.storage.core.parallel import together
 
 CHANGING = 60.0  # seconds after which a file that goes on changing is sent as it is
 AT_ONCE = 4

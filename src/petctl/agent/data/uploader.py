@@ -22,15 +22,15 @@ import stat
 import threading
 import time
 from itertools import chain
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from petctl.agent.data.new_files import PLACE, new_files
+from petctl.agent.data.parallel import together
 from petctl.agent.logs.log_files import SEGMENT, segment_name
 from petctl.errors import Damaged, GivenUp, NoSuchPlace, PetctlError, Refused, StoreUnreachable, Unreachable
-from petctl.files import replace
+from petctl.files import read_json, replace
 from petctl.storage.core.files import Depot
 from petctl.storage.core.grants import check_path
-from petctl.storage.core.parallel import together
 
 CHANGING = 60.0  # seconds after which a file that goes on changing is sent as it is
 LAST_LOOKS = 3  # for files that change while they are sent
@@ -276,8 +276,7 @@ class _Index:
             return
         self._loaded = True
         try:
-            with open(self._path, encoding="utf-8") as file:
-                noted: Any = json.load(file)
+            noted = read_json(self._path)
             self.outputs = {str(name): [int(n) for n in facts] for name, facts in noted["outputs"].items()}
             self.logs = {str(name): [int(n) for n in facts] for name, facts in noted["logs"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

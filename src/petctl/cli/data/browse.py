@@ -118,7 +118,7 @@ def rm(location: str, yes: bool, dry_run: bool, output: str) -> None:
     """
     from petctl.cli.data.confirm_removal import agree_to_remove
     from petctl.storage.stores.folder import LocalFolder
-    from petctl.storage.stores.removal import remove_all
+    from petctl.storage.transfer.plan import remove_all
 
     end = _open(unmistakable(location), must=True)
     removed = 0

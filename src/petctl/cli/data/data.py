@@ -157,8 +157,7 @@ def _copy(
     from petctl.cli.data.confirm_removal import agree_to_remove
     from petctl.cli.data.progress import Progress, report
     from petctl.home import petctl_home
-    from petctl.storage.stores.removal import remove_all
-    from petctl.storage.transfer.plan import open_end, open_source, superfluous
+    from petctl.storage.transfer.plan import open_end, open_source, remove_all, superfluous
     from petctl.storage.transfer.transfer import Tally, transfer
     from petctl.submission.stores import surroundings
 

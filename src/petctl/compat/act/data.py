@@ -89,7 +89,7 @@ def count(config: Config, path: str) -> int:
 def remove(config: Config, path: str) -> int:
     """Removes a file, or a folder with everything in it, never what only begins so; says how many files."""
     from petctl.storage.stores.folder import LocalFolder
-    from petctl.storage.stores.removal import remove_all
+    from petctl.storage.transfer.plan import remove_all
 
     spot = find_spot(config, path)
     with told(spot.place):

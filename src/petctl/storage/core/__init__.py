@@ -1,15 +1,16 @@
-"""How a node reaches object stores without a key: standard library only, on URLs that the coordinator signs.
+"""What both sides have of S3 and Azure, and how a node reaches them without a key. Standard library only.
 
-    files.py       Depot: put, fetch, list and remove files; and the line to the coordinator that it asks
-    objects.py     ... in a bucket or container
-    http_client.py     HTTP to any server: http_connection.py (one connection), http_proxy.py; body.py: what is sent
+    files.py           Depot: put, fetch, list and remove files; and the line to the coordinator that it asks
+    objects.py         ... in a bucket or container
+    directory.py       ... in a directory of this machine; endpoint.py says what both offer
+    grants.py          the coordinator's side: what a job may touch, and the keys; it signs and lists
+
+    http_client.py     HTTP to any server, by way of a proxy (http_proxy.py) if need be; body.py: what is sent
     incoming_file.py   what arrives, verified; checksums.py
-    directory.py   ... in a directory of this machine; endpoint.py says what both offer
-    grants.py      the coordinator's side: what a job may touch, and the keys; it signs and lists
-    signing.py     the signatures themselves: AWS Signature 4, Azure's SharedKey and SAS
+    parts.py           large objects by parts; listing.py: pages of names; answers.py: none of these is trusted
+    signing.py         signatures: AWS Signature 4, Azure's SharedKey and SAS
     store_errors.py    what stores say when they refuse, as sentences
-    parallel.py    some work for many items, a few at a time
 
 Which files are moved, and when, is the agent's business. `petctl.storage.stores`, for the submitting side, uses
-all but the first three and grants.py.
+the second half.
 """

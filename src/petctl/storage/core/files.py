@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Type
 
-from petctl.errors import Damaged, GivenUp, NoSuchPlace, PetctlError, Refused, StoreUnreachable, Unreachable
+from petctl.errors import Damaged, NoSuchPlace, PetctlError, Refused, StoreUnreachable, Unreachable
 from petctl.files import replacing
 from petctl.rendezvous.net.client import ControlLink
 from petctl.rendezvous.net.join_file import JoinFile
+from petctl.retry import Backoff
 from petctl.storage.core.body import Held, local_error, opened
 from petctl.storage.core.directory import Directory
 from petctl.storage.core.endpoint import PART_SUFFIX, Endpoint, Entry
@@ -45,19 +45,16 @@ class CoordinatorLine:
 
     def ask(self, call: str, arguments: Dict[str, Any]) -> Any:
         """What the coordinator answers; its refusals are raised as it meant them."""
-        end = time.monotonic() + PATIENCE
+        backoff = Backoff(PAUSE, PAUSE, PATIENCE)
         while True:
             try:
                 with self._lock:
                     if self._link is None:
                         self._link = ControlLink(self._join)
                     return self._link.call(call, **arguments)
-            except Unreachable:
+            except Unreachable as error:
                 self.close()
-                if time.monotonic() > end:
-                    raise
-                if self._given_up.wait(PAUSE):
-                    raise GivenUp from None
+                backoff.wait(error, self._given_up)
             except PetctlError as error:  # as the coordinator raised it: the code is what came over the wire
                 raise _BY_CODE.get(error.code, PetctlError)(str(error)) from None
 

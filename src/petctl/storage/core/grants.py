@@ -10,17 +10,17 @@ not known here: whoever makes the grants also makes them anew when keys may have
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from email.utils import parsedate_to_datetime
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence
 from urllib.parse import quote, urlencode
 
 from petctl.errors import PetctlError, ProtocolError, Refused, StoreError
 from petctl.storage.core.answers import BadAnswer, parse_xml, whole_number
-from petctl.storage.core.folder_markers import stands_for_folder
 from petctl.storage.core.http_client import HttpClient
+from petctl.storage.core.listing import MARKER, page_query, page_rows, page_time
 from petctl.storage.core.signing import AwsKey, blob_sas, sigv4_url
 from petctl.storage.core.store_errors import PASSING, reason, refusal, unreachable
 
@@ -106,7 +106,7 @@ class Grants(Mapping[str, Grant]):
             if answer.status == 200:
                 try:
                     return _parsed(answer.body, found)
-                except (BadAnswer, ValueError, TypeError, OverflowError):
+                except BadAnswer:
                     raise StoreError(f"{where}: the server at {found.base} is not a store that petctl knows") from None
             problem = refusal(answer.status, answer.body.decode("utf-8", "replace"), found.kind, root, where)
             if answer.status not in PASSING:
@@ -179,41 +179,17 @@ def _authorized(grant: Grant, method: str, url: str, path: str, permissions: str
 
 
 def _page_url(grant: Grant, after: str, now: datetime) -> str:
-    if grant.kind == "s3":
-        query = {"list-type": "2", "prefix": grant.prefix, "max-keys": str(PAGE)}
-        if after:
-            query["continuation-token"] = after
-    else:
-        query = {"restype": "container", "comp": "list", "include": "metadata", "prefix": grant.prefix}
-        query["maxresults"] = str(PAGE)
-        if after:
-            query["marker"] = after
+    query = page_query(grant.kind, grant.prefix, PAGE, after)
     url = f"{grant.base}{'' if grant.kind == 'az' else '/'}?{urlencode(query, quote_via=quote)}"
     return _authorized(grant, "GET", url, "", "rl", now)
 
 
 def _parsed(body: bytes, grant: Grant) -> Dict[str, Any]:
     root = parse_xml(body)
-    found: List[Tuple[str, int, float, str]] = []
-    if grant.kind == "s3":
-        for item in root.iter("Contents"):
-            moment = datetime.strptime((item.findtext("LastModified") or "")[:19], "%Y-%m-%dT%H:%M:%S")
-            when = moment.replace(tzinfo=timezone.utc).timestamp()
-            size = whole_number(item.findtext("Size") or "0")
-            found.append((item.findtext("Key") or "", size, when, item.findtext("ETag") or ""))
-        after = root.findtext("NextContinuationToken") or ""
-    else:
-        for item in root.iter("Blob"):
-            if stands_for_folder(item):
-                continue
-            when = parsedate_to_datetime(item.findtext("Properties/Last-Modified") or "").timestamp()
-            size = whole_number(item.findtext("Properties/Content-Length") or "0")
-            found.append((item.findtext("Name") or "", size, when, item.findtext("Properties/Etag") or ""))
-        after = root.findtext("NextMarker") or ""
     entries = []
-    for name, size, when, tag in found:
-        try:
-            entries.append([check_path(name[len(grant.prefix) :]), size, when, tag.strip('"')])
-        except Refused:
-            continue
-    return {"entries": entries, "after": after}
+    for name, size, modified, tag, mark in page_rows(root, grant.kind):
+        entry = [whole_number(size or "0"), page_time(modified, grant.kind), tag.strip('"')]
+        with contextlib.suppress(Refused):
+            if not mark:
+                entries.append([check_path(name[len(grant.prefix) :]), *entry])
+    return {"entries": entries, "after": root.findtext(MARKER[grant.kind]) or ""}

@@ -8,10 +8,9 @@ from typing import BinaryIO, List, Mapping, Tuple
 from petctl.errors import Damaged
 from petctl.storage.core.body import local_error
 from petctl.storage.core.checksums import MD5, Running, Sum, whole_md5
-from petctl.storage.core.http_connection import Head
+from petctl.storage.core.http_client import Head
+from petctl.storage.core.parts import CHECKSUM_NAME, PART_SIZE_NAME
 
-CHECKSUM, PART_SIZE = "petctlmd5", "petctlpart"
-"""What petctl notes beside objects."""
 _MD5 = re.compile(r"[0-9a-f]{32}")
 _MD5_OF_PARTS = re.compile(r"[0-9a-f]{32}-\d+")
 
@@ -81,8 +80,8 @@ class Incoming:
 
 def _told(headers: Mapping[str, str]) -> Tuple[str, int]:
     """Checksum and size of its parts (0: of the whole), from an answer's headers; empty where the store tells none."""
-    noted = headers.get(f"x-ms-meta-{CHECKSUM}") or headers.get(f"x-amz-meta-{CHECKSUM}") or ""
-    size = headers.get(f"x-ms-meta-{PART_SIZE}") or headers.get(f"x-amz-meta-{PART_SIZE}") or ""
+    noted = headers.get(f"x-ms-meta-{CHECKSUM_NAME}") or headers.get(f"x-amz-meta-{CHECKSUM_NAME}") or ""
+    size = headers.get(f"x-ms-meta-{PART_SIZE_NAME}") or headers.get(f"x-amz-meta-{PART_SIZE_NAME}") or ""
     # Where S3 encrypts with keys of its key service, ETags are no checksums; Azure's never are.
     encryption = headers.get("x-amz-server-side-encryption", "AES256")
     if not noted and "x-ms-request-id" not in headers and encryption == "AES256":

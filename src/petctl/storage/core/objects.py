@@ -7,27 +7,26 @@ connections is asked again for a while; a URL that is refused is signed anew onc
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import quote, urlsplit
-from xml.sax.saxutils import escape
 
-from petctl.errors import GivenUp, NoSuchPlace, PetctlError, ProtocolError, StoreError
-from petctl.storage.core.answers import BadAnswer, Course, Markers, parse_xml
-from petctl.storage.core.body import NOTHING, Body, FileSlice, Held
-from petctl.storage.core.checksums import MD5, Sum, base64_text, whole_md5
+from petctl.errors import NoSuchPlace, PetctlError, ProtocolError
+from petctl.retry import Backoff
+from petctl.storage.core.answers import Course, Markers
+from petctl.storage.core.body import NOTHING, Body, FileSlice
+from petctl.storage.core.checksums import MD5, Sum, base64_text
 from petctl.storage.core.endpoint import Entry
 from petctl.storage.core.grants import LIFE, REQUESTS, check_path
-from petctl.storage.core.http_client import Answer, HttpClient
-from petctl.storage.core.http_connection import Head
-from petctl.storage.core.incoming_file import CHECKSUM, PART_SIZE, Incoming
+from petctl.storage.core.http_client import Answer, Head, HttpClient
+from petctl.storage.core.incoming_file import Incoming
+from petctl.storage.core.parts import CHECKSUM_NAME, AzureParts, Parts, Records, S3Parts, add_checksum
 from petctl.storage.core.store_errors import PASSING, reason, refusal, unreachable
 
 PATIENCE = 60.0  # seconds that a store may be away
 WHOLE = 64 << 20  # bytes; larger files go by parts
-PART = 8 << 20
-MOST_PARTS = 10_000
 QUESTION = 256 << 10  # bytes of names in one question to the coordinator, whose frames are limited
 
 _COMPLETE = Answer(Head("HTTP/1.1 206"), b"")
@@ -37,6 +36,8 @@ Ask = Callable[[str, Dict[str, Any]], Any]
 
 class Objects:
     """The objects of one grant."""
+
+    own_headers: bool
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class Objects:
         self._patience = patience
         self._kind, self._root = str(about["kind"]), str(about["root"])
         self._prefix = str(about["prefix"])
+        self.own_headers = self._kind == "az"
         self._ahead: Dict[Tuple[str, str], Tuple[str, float]] = {}  # method, path -> URL, until when
 
     def shown(self, path: str) -> str:
@@ -82,16 +84,13 @@ class Objects:
     def put(self, path: str, body: Body) -> str:
         """Makes an object; its tag, as `entries` will show it."""
         if isinstance(body, FileSlice) and body.length > WHOLE:
-            part = max(PART, -(-body.length // (MOST_PARTS << 20)) << 20)
-            slices = [body.part(start, min(part, body.length - start)) for start in range(0, body.length, part)]
-            if self._kind == "az":
-                return self._put_blocks(path, slices, part)
-            return self._put_parts(path, slices)
-        digest = body.sums(MD5).md5
+            return self._put_parts(path, body)
         headers = {"content-type": "application/octet-stream"}
         if self._kind == "az":
-            headers.update({"x-ms-blob-type": "BlockBlob", f"x-ms-meta-{CHECKSUM}": digest.hex()})
-        return _tag(self._send("PUT", path, {}, body, digest, headers).headers.get("etag"))
+            digest = body.sums(MD5).md5
+            note = {f"x-ms-meta-{CHECKSUM_NAME}": digest.hex(), "content-md5": base64_text(digest)}
+            headers.update({"x-ms-blob-type": "BlockBlob", **note})
+        return self.call("PUT", path, {}, headers, body).headers.get("etag", "").strip('"')
 
     def read(self, entry: Entry, incoming: Incoming) -> None:
         """Brings an object; after a cut it goes on where it was, if the object is still the same one."""
@@ -108,75 +107,49 @@ class Objects:
     def remove(self, path: str) -> None:
         """Removes an object; one that is not there is as good."""
         with contextlib.suppress(NoSuchPlace):
-            self._send("DELETE", path, {})
+            self.call("DELETE", path)
 
-    def _put_blocks(self, path: str, slices: List[FileSlice], part: int) -> str:
-        sums: List[Sum] = []
-        for number, piece in enumerate(slices):
-            sums.append(piece.sums(MD5))
-            query = {"comp": "block", "blockid": _block_id(number, sums[-1].md5)}
-            self._send("PUT", path, query, piece, sums[-1].md5)
-        blocks = "".join(f"<Latest>{_block_id(number, known.md5)}</Latest>" for number, known in enumerate(sums))
-        headers = {
-            f"x-ms-meta-{PART_SIZE}": str(part),
-            f"x-ms-meta-{CHECKSUM}": whole_md5(sums),
-            "x-ms-blob-content-type": "application/octet-stream",
-        }
-        text = Held(f"<?xml version='1.0' encoding='utf-8'?><BlockList>{blocks}</BlockList>".encode())
-        return _tag(
-            self._send("PUT", path, {"comp": "blocklist"}, text, text.sums(MD5).md5, headers).headers.get("etag")
-        )
-
-    def _put_parts(self, path: str, slices: List[FileSlice]) -> str:
+    def _put_parts(self, path: str, body: FileSlice) -> str:
+        kind = S3Parts if self._kind == "s3" else AzureParts
+        parts: Parts = kind(self, Records(None, ""))
+        upload, _, _ = parts.begin(path, body.length, "")
         try:
-            upload = parse_xml(self._send("POST", path, {"uploads": ""}).body).findtext("UploadId") or ""
-        except BadAnswer:
-            raise StoreError(f"{self._root}: the server there is not a store that petctl knows") from None
-        try:
-            items = ""
-            for number, piece in enumerate(slices, start=1):
-                digest = piece.sums(MD5).md5
-                answer = self._send("PUT", path, {"partNumber": str(number), "uploadId": upload}, piece, digest)
-                tag = escape(answer.headers.get("etag", ""))
-                items += f"<Part><PartNumber>{number}</PartNumber><ETag>{tag}</ETag></Part>"
-            text = Held(f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>".encode())
-            answer = self._send("POST", path, {"uploadId": upload}, text, text.sums(MD5).md5)
-            if b"<Error>" in answer.body:  # S3 may have begun to answer 200 before it knew
-                raise StoreError(f"{self.shown(path)}: the store could not combine the parts")
+            sums: List[Sum] = []
+            for number, length in enumerate(upload.lengths()):
+                piece = body.part(number * upload.part, length)
+                sums.append(piece.sums(upload.kinds))
+                parts.send(upload, number, piece, sums[-1])
+            return parts.finish(upload, sums)
         except BaseException:  # parts that nobody will finish would be kept, and paid for
-            with contextlib.suppress(PetctlError, OSError):
-                (url,) = self._sign([{"method": "DELETE", "path": path, "query": {"uploadId": upload}}])
-                self._http.once("DELETE", url)
+            once = copy.copy(self)
+            once._patience = 0.0
+            with contextlib.suppress(PetctlError):
+                kind(once, Records(None, "")).abandon(upload)
             raise
-        try:
-            return _tag(parse_xml(answer.body).findtext("ETag"))
-        except BadAnswer:
-            return ""  # it is there all the same
 
-    def _send(
+    def call(
         self,
         method: str,
         path: str,
-        query: Dict[str, str],
+        query: Optional[Mapping[str, str]] = None,
+        headers: Optional[Mapping[str, str]] = None,
         body: Body = NOTHING,
-        digest: bytes = b"",
-        headers: Optional[Dict[str, str]] = None,
     ) -> Answer:
+        """A good answer to one request."""
         given = dict(headers or {})
-        if digest:
-            given["content-md5"] = base64_text(digest)
-        return self._until_answered(method, path, query, lambda url: self._http.once(method, url, given, body))
+        add_checksum(given, body)
+        return self._until_answered(method, path, query or {}, lambda url: self._http.once(method, url, given, body))
 
     def _until_answered(
         self,
         method: str,
         path: str,
-        query: Dict[str, str],
+        query: Mapping[str, str],
         attempt: Callable[[str], Answer],
         progress: Callable[[], int] = lambda: 0,
     ) -> Answer:
         """A good answer, however often it takes within the patience; progress renews that."""
-        end, pause, anew, reached = time.monotonic() + self._patience, 0.1, False, progress()
+        backoff, anew, reached = Backoff(0.1, 2.0, self._patience), False, progress()
         url = self._url(method, path, query)
         while True:
             problem: PetctlError
@@ -197,14 +170,11 @@ class Objects:
                 if answer.status not in PASSING:
                     raise problem
             if progress() > reached:
-                reached, pause, end = progress(), 0.1, time.monotonic() + self._patience
-            if time.monotonic() + pause > end:
-                raise problem
-            if self._given_up.wait(pause):  # nobody could announce the store's return
-                raise GivenUp
-            pause = min(pause * 2, 2.0)
+                reached = progress()
+                backoff.restart()
+            backoff.wait(problem, self._given_up)  # nobody could announce the store's return
 
-    def _url(self, method: str, path: str, query: Dict[str, str], fresh: bool = False) -> str:
+    def _url(self, method: str, path: str, query: Mapping[str, str], fresh: bool = False) -> str:
         known = self._ahead.get((method, path)) if not query and not fresh else None
         if known is not None and known[1] > time.monotonic():
             return known[0]
@@ -215,10 +185,6 @@ class Objects:
         if not isinstance(urls, list) or len(urls) != len(requests):
             raise ProtocolError("the coordinator's answer is invalid: it signed other requests than it was sent")
         return [str(url) for url in urls]
-
-
-def _tag(text: Optional[str]) -> str:
-    return (text or "").strip('"')
 
 
 def _handfuls(paths: Sequence[str]) -> Iterator[List[str]]:
@@ -234,10 +200,6 @@ def _handfuls(paths: Sequence[str]) -> Iterator[List[str]]:
         length += cost
     if some:
         yield some
-
-
-def _block_id(number: int, digest: bytes) -> str:
-    return base64_text(f"petctl-{number:05d}-{digest.hex()}".encode())
 
 
 def _endpoint(url: str) -> str:

@@ -2,7 +2,7 @@
 
     location.py         s3://bucket/path, az://account/container/path, gs://, file://, plain paths: text in, value out
     credentials.py      what opens them: environment, `stores:` of the configuration, `petctl secret`
-    endpoint.py         the verbs: list, read, write, remove; opening.py, removal.py
+    endpoint.py         the verbs: list, read, write, remove
     signed.py           one bucket or container, by requests of petctl's own: paging.py, signed_requests.py (repeated)
     bucket.py           the same through obstore, where petctl cannot sign
     folder.py           the same for local files; arriving_file.py: one that gets its name when it is whole

@@ -19,8 +19,8 @@ from typing import Any, Iterator, Sequence
 from petctl.errors import NoRoom, NoSuchPlace, Refused, StoreError, is_no_room
 from petctl.files import hold
 from petctl.storage.core.checksums import Kinds, Running, Sum
+from petctl.storage.core.parts import part_size
 from petctl.storage.stores.endpoint import Entry
-from petctl.storage.transfer.parts import part_size
 
 PARTIAL = ".petctl-part"
 DONE = ".petctl-part.done"

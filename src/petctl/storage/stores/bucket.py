@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence, TypeVar
 from petctl.errors import Damaged, NoSuchPlace, PetctlError, Refused
 from petctl.storage.core.body import Body, FileSlice, Held
 from petctl.storage.core.checksums import CRC32, MD5, Known
+from petctl.storage.core.parts import CHECKSUM_NAME, PART, PART_SIZE_NAME, part_size
 from petctl.storage.stores.credentials import Access
 from petctl.storage.stores.endpoint import Entry, Sink
 from petctl.storage.stores.location import Location
-from petctl.storage.stores.opening import open_store
+from petctl.storage.stores.signed_requests import PATIENCE
 from petctl.storage.stores.store_errors import explain
-from petctl.storage.transfer.parts import CHECKSUM_NAME, PART, PART_SIZE_NAME, part_size
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -233,7 +233,7 @@ class Bucket:
     @property
     def _store(self) -> Any:
         if self._opened is None:
-            self._opened = self._asked(lambda: open_store(self.location, self.access), "")
+            self._opened = self._asked(lambda: _open_store(self.location, self.access), "")
         return self._opened
 
     def _asked(self, call: Callable[[], Result], path: str) -> Result:
@@ -247,6 +247,43 @@ class Bucket:
                 if attempt == CUTS or not _cut(error):
                     raise explain(error, self.location.below(path) if path else self.location) from None
         raise AssertionError
+
+
+def _open_store(location: Location, access: Access) -> Any:
+    """The store; nothing is asked of it yet."""
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+    retry: Any = {
+        "max_retries": 1000,  # it is the time that counts
+        "retry_timeout": timedelta(seconds=PATIENCE),
+        "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 3},
+    }
+    client: Any = {
+        "allow_http": access.endpoint.startswith("http://"),
+        "connect_timeout": timedelta(seconds=10),
+        "timeout": timedelta(minutes=5),
+    }
+    if location.kind == "gs":
+        return GCSStore(location.bucket, client_options=client, retry_config=retry)
+    if location.kind == "az":
+        azure: dict[str, Any] = {"account_name": location.account, "endpoint": access.endpoint}
+        if access.sas:
+            azure["sas_key"] = access.sas
+        elif access.key:
+            azure["account_key"] = access.key
+        if access.anonymous:
+            azure["skip_signature"] = True
+        return AzureStore(location.bucket, **azure, client_options=client, retry_config=retry)
+    s3: dict[str, Any] = {"region": access.region}
+    if access.endpoint:
+        s3["endpoint"] = access.endpoint
+    if access.key:
+        s3.update(access_key_id=access.key_id, secret_access_key=access.key)
+        if access.token:
+            s3["session_token"] = access.token
+    if access.anonymous:
+        s3["skip_signature"] = True
+    return S3Store(location.bucket, **s3, client_options=client, retry_config=retry)
 
 
 class _Spooled(FileSlice):

@@ -11,10 +11,10 @@ from typing import Iterator, Sequence
 from petctl.errors import Damaged
 from petctl.storage.core.body import Body, FileSlice, Held, own_buffer
 from petctl.storage.core.checksums import MD5, Known, whole_md5
+from petctl.storage.core.parts import PART, part_size
 from petctl.storage.stores.arriving_file import DONE, PARTIAL, FileSink, explained, forget, put_small
 from petctl.storage.stores.endpoint import Entry, Sink
 from petctl.storage.stores.location import Location
-from petctl.storage.transfer.parts import PART, part_size
 
 
 class LocalFolder:

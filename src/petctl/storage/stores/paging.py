@@ -9,20 +9,14 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from datetime import datetime
-from email.utils import parsedate_to_datetime
-from functools import lru_cache
 from itertools import repeat
 from typing import Callable, Iterator, Mapping
-from xml.etree import ElementTree
 
 from petctl.storage.core.answers import BadAnswer, Course, Markers, parse_xml, whole_number
-from petctl.storage.core.folder_markers import FOLDER_MARK, stands_for_folder
+from petctl.storage.core.listing import COLUMNS, FOLDER_MARK, MARKER, page_query, page_rows, page_time
 from petctl.storage.stores.endpoint import Entry
 from petctl.storage.stores.signed_requests import Rest
 
-_S3_COLUMNS = ("Key", "Size", "LastModified", "ETag")
-_AZURE_COLUMNS = ("Name", "Content-Length", "Last-Modified", "Etag")
 PAGE = {"s3": 1000, "az": 5000}
 """As many as the stores give at a time."""
 _FIRST = 100
@@ -31,14 +25,15 @@ _FIRST = 100
 
 def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[Entry]:
     """Every object with this prefix, names without it; with `most`, only the first so many."""
-    columns, when = (_S3_COLUMNS, _iso_time) if kind == "s3" else (_AZURE_COLUMNS, _mail_time)
     course = Course()
     for page in _pages(rest, kind, prefix, {}, most):
-        rows = list(_rows(page, kind, columns))
+        rows = list(_rows(page, kind))
         course.check([row[0] for row in rows])
         for name, size, modified, tag, mark in rows:
             if len(name) > len(prefix):
-                yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag), bool(mark))
+                yield Entry(
+                    name[len(prefix) :], whole_number(size or "0"), page_time(modified, kind), _quoted(tag), bool(mark)
+                )
         if most:
             return
 
@@ -46,34 +41,27 @@ def page_entries(rest: Rest, kind: str, prefix: str, most: int = 0) -> Iterator[
 def page_children(rest: Rest, kind: str, prefix: str) -> Iterator[Entry]:
     """Objects and folders with this prefix and no slash after it, names without the prefix."""
     common, path = ("CommonPrefixes", "Prefix") if kind == "s3" else ("BlobPrefix", "Name")
-    when = _iso_time if kind == "s3" else _mail_time
     course = Course(with_folders=True)
     for page in _pages(rest, kind, prefix, {"delimiter": "/"}):
         root = parse_xml(page)
-        folders, rows = [item.findtext(path) or "" for item in root.iter(common)], list(_parsed_rows(root, kind))
+        folders, rows = [item.findtext(path) or "" for item in root.iter(common)], list(page_rows(root, kind))
         course.check([*(row[0] for row in rows), *folders])
         for folder in folders:
             yield Entry(folder[len(prefix) : -1], 0, 0.0, folder=True)
         for name, size, modified, tag, mark in rows:
             if len(name) > len(prefix) and not mark:
-                yield Entry(name[len(prefix) :], whole_number(size or "0"), when(modified), _quoted(tag))
+                yield Entry(name[len(prefix) :], whole_number(size or "0"), page_time(modified, kind), _quoted(tag))
 
 
 def _pages(rest: Rest, kind: str, prefix: str, more: Mapping[str, str], most: int = 0) -> Iterator[bytes]:
     """The store's answers, each asked for when the one before it is handed out."""
-    if kind == "s3":
-        query, size = {"list-type": "2", "prefix": prefix, **more}, "max-keys"
-        mark, marked = "continuation-token", re.compile(rb"<NextContinuationToken>([^<]+)<")
-    else:
-        query = {"restype": "container", "comp": "list", "include": "metadata", "prefix": prefix, **more}
-        size = "maxresults"
-        mark, marked = "marker", re.compile(rb"<NextMarker>([^<]+)<")
-    page = rest.call("GET", "", {**query, size: str(most or _FIRST)}).body
-    query[size] = str(PAGE[kind])
+    marked = re.compile(f"<{MARKER[kind]}>([^<]+)<".encode())
+    page = rest.call("GET", "", {**page_query(kind, prefix, most or _FIRST), **more}).body
     markers = Markers()
     while (found := marked.search(page)) and not most:
         marker = markers.check(parse_xml(b"<a>" + found[1] + b"</a>").text or "")
-        next_page = _begun(lambda marker=marker: rest.call("GET", "", {**query, mark: marker}).body)  # type: ignore[misc]
+        query = {**page_query(kind, prefix, PAGE[kind], marker), **more}
+        next_page = _begun(lambda query=query: rest.call("GET", "", query).body)  # type: ignore[misc]
         yield page
         page = next_page()
     yield page
@@ -100,52 +88,21 @@ def _begun(work: Callable[[], bytes]) -> Callable[[], bytes]:
     return result
 
 
-def _rows(page: bytes, kind: str, columns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _rows(page: bytes, kind: str) -> Iterator[tuple[str, ...]]:
     """Name, size, time and tag of each object, and whether it only stands for a folder. Column by column, which is
     quick, where every object has them all and none is such a mark."""
     try:
         text = page.decode()
     except UnicodeDecodeError:
         raise BadAnswer("the store's answer is not text") from None
-    found = [re.findall(f"<{column}>([^<]*)</{column}>", text) for column in columns]
+    found = [re.findall(f"<{column}>([^<]*)</{column}>", text) for column in COLUMNS[kind]]
     items = text.count("<Contents>" if kind == "s3" else "<Blob>")
     plain = "&" not in "".join(found[0]) and FOLDER_MARK not in text.lower()
     if items and plain and all(len(column) == items for column in found):
         return iter(zip(*found, repeat("")))
-    return _parsed_rows(parse_xml(page), kind)
-
-
-def _parsed_rows(root: ElementTree.Element, kind: str) -> Iterator[tuple[str, ...]]:
-    if kind == "s3":
-        for item in root.iter("Contents"):
-            yield (*(item.findtext(column) or "" for column in _S3_COLUMNS), "")
-    else:
-        for item in root.iter("Blob"):
-            rest = (item.findtext(f"Properties/{column}") or "" for column in _AZURE_COLUMNS[1:])
-            yield (item.findtext("Name") or "", *rest, FOLDER_MARK if stands_for_folder(item) else "")
+    return page_rows(parse_xml(page), kind)
 
 
 def _quoted(tag: str) -> str:
     """As HTTP's own headers carry it."""
     return '"' + tag.replace("&quot;", "").replace("&#34;", "").strip('"') + '"' if tag else ""
-
-
-@lru_cache(maxsize=1024)
-def _iso_time(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
-        raise BadAnswer(f"the store's answer has the time {text[:40]!r}") from None
-
-
-@lru_cache(maxsize=1024)
-def _mail_time(text: str) -> float:
-    return mail_time(text)
-
-
-def mail_time(text: str) -> float:
-    """Seconds since 1970, from a time as HTTP's headers carry it."""
-    try:
-        return parsedate_to_datetime(text).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        raise BadAnswer(f"the store's answer has the time {text[:40]!r}") from None

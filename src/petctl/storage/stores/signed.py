@@ -15,17 +15,10 @@ from petctl.errors import NoSuchPlace, Refused
 from petctl.storage.core.answers import whole_number
 from petctl.storage.core.body import Body, Held
 from petctl.storage.core.checksums import Known, Sum, parse_crc32
-from petctl.storage.core.folder_markers import FOLDER_MARK
-from petctl.storage.core.http_connection import Head
+from petctl.storage.core.http_client import Head
 from petctl.storage.core.http_proxy import proxy_of
-from petctl.storage.core.signing import blob_sas
-from petctl.storage.stores.bucket import PLAIN_MD5, Bucket
-from petctl.storage.stores.credentials import Access, Surroundings, base_url, find_access
-from petctl.storage.stores.endpoint import Entry, Sink
-from petctl.storage.stores.location import Location
-from petctl.storage.stores.paging import mail_time, page_children, page_entries
-from petctl.storage.stores.signed_requests import Rest, probe
-from petctl.storage.transfer.parts import (
+from petctl.storage.core.listing import FOLDER_MARK, mail_time
+from petctl.storage.core.parts import (
     CHECKSUM_NAME,
     CRC32_NAME,
     PART_SIZE_NAME,
@@ -37,6 +30,13 @@ from petctl.storage.transfer.parts import (
     part_size,
     whole_headers,
 )
+from petctl.storage.core.signing import blob_sas
+from petctl.storage.stores.bucket import PLAIN_MD5, Bucket
+from petctl.storage.stores.credentials import Access, Surroundings, base_url, find_access
+from petctl.storage.stores.endpoint import Entry, Sink
+from petctl.storage.stores.location import Location
+from petctl.storage.stores.paging import page_children, page_entries
+from petctl.storage.stores.signed_requests import Rest, probe
 from petctl.storage.transfer.pipelining import Lanes
 
 _PARTS_MD5 = re.compile(r"[0-9a-f]{32}-\d+")

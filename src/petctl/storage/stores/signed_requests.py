@@ -19,9 +19,8 @@ from petctl.errors import Damaged, PetctlError, StoreError
 from petctl.retry import Backoff
 from petctl.storage.core.answers import BadAnswer
 from petctl.storage.core.body import NOTHING, Body, own_buffer
-from petctl.storage.core.checksums import MD5, base64_text
-from petctl.storage.core.http_client import Answer, Server
-from petctl.storage.core.http_connection import Head, Wire
+from petctl.storage.core.http_client import Answer, Head, Server, Wire
+from petctl.storage.core.parts import add_checksum
 from petctl.storage.core.signing import AwsKey, shared_key, sigv4_headers
 from petctl.storage.core.store_errors import PASSING, reason
 from petctl.storage.stores.credentials import Access, base_url
@@ -31,13 +30,14 @@ from petctl.storage.stores.store_errors import refusal, unreachable
 PATIENCE = 60.0
 ANSWER_WITHIN = 60.0
 AZURE_VERSION = "2021-12-02"
-_CHECKSUMS = ("content-md5", "x-amz-checksum-crc32")
 
 log = logging.getLogger(__name__)
 
 
 class Rest:
     """The calls to one bucket or container, from any number of threads."""
+
+    own_headers = True
 
     def __init__(self, location: Location, access: Access, sign: Callable[[str, str], str] | None = None) -> None:
         """`sign` (method, path -> URL) stands in where the store gave an identity and no key."""
@@ -57,8 +57,7 @@ class Rest:
     ) -> Answer:
         """One request, until it is answered; an answer above 299 is raised as a sentence."""
         given = {**(headers or {}), "content-length": str(body.length)}
-        if body.length and not any(name in given for name in _CHECKSUMS):
-            given["content-md5"] = base64_text(body.sums(MD5).md5)
+        add_checksum(given, body)
         attempts = _Attempts(self)
         while True:
             with attempts:

@@ -16,7 +16,7 @@ from collections import deque
 from functools import partial
 from typing import Callable
 
-from petctl.storage.core.http_connection import ConnectionCut, Head
+from petctl.storage.core.http_client import ConnectionCut, Head
 
 LARGEST = 1 << 18
 """Bytes of a body for which this is worth it."""

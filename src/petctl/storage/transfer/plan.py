@@ -7,7 +7,8 @@ into it when it ends with a slash or is a folder.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator, NamedTuple
+from itertools import islice
+from typing import Iterable, Iterator, NamedTuple
 
 from petctl.errors import NoSuchPlace, StoreError, UsageError
 from petctl.storage.stores.credentials import Surroundings, resolve
@@ -18,6 +19,7 @@ from petctl.storage.stores.location import Location
 from petctl.storage.stores.signed import open_bucket
 
 FEW = 256
+_REMOVED_AT_ONCE = 1000
 CLOCKS_DIFFER = 2.0
 """Seconds within which times prove nothing: stores keep whole seconds, by clocks of their own."""
 
@@ -149,6 +151,16 @@ def superfluous(source: End, target: End) -> Index:
         return Index().take(extra)
     finally:
         wanted.close()
+
+
+def remove_all(end: End, entries: Iterable[Entry]) -> int:
+    """Removes entries whose paths are relative to the end; says how many."""
+    count = 0
+    stream = iter(entries)
+    while batch := [end.join(entry.path) for entry in islice(stream, _REMOVED_AT_ONCE)]:
+        end.place.remove(batch)
+        count += len(batch)
+    return count
 
 
 def _files(source: End) -> Iterator[Entry]:

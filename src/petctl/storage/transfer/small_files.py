@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Callable
 
-from petctl.storage.core.http_connection import Head
+from petctl.storage.core.http_client import Head
 from petctl.storage.stores.endpoint import Endpoint
 from petctl.storage.stores.signed import SignedBucket
 from petctl.storage.transfer.pipelining import LARGEST

@@ -14,10 +14,10 @@ from typing import Callable
 
 from petctl.errors import Damaged, NoRoom, PetctlError, Refused, StoreError, StoreUnreachable
 from petctl.storage.core.checksums import MD5, Known, Sum
+from petctl.storage.core.parts import PART
 from petctl.storage.stores.bucket import Bucket
 from petctl.storage.stores.endpoint import Endpoint, PartSink, Sink, StreamSink
 from petctl.storage.stores.store_errors import NoSuchBucket
-from petctl.storage.transfer.parts import PART
 from petctl.storage.transfer.plan import End, Pair, already_there, check_apart, pairs
 from petctl.storage.transfer.small_files import Quick
 from petctl.storage.transfer.transfer_pool import IN_FLIGHT, TransferPool

@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Mapping, Protocol, Sequence
+from typing import Dict, Mapping, Optional, Protocol, Sequence
 from xml.etree import ElementTree
 
 from petctl.errors import Damaged, NoSuchPlace, Refused, StoreError
-from petctl.files import make_private_directory, replace_json
+from petctl.files import make_private_directory, read_json, replace_json
 from petctl.storage.core.answers import BadAnswer, parse_xml, whole_number
-from petctl.storage.core.body import Body, Held
+from petctl.storage.core.body import NOTHING, Body, Held
 from petctl.storage.core.checksums import (
     CRC32,
     MD5,
@@ -36,7 +35,7 @@ from petctl.storage.core.checksums import (
     whole_crc32,
     whole_md5,
 )
-from petctl.storage.stores.signed_requests import Rest
+from petctl.storage.core.http_client import Answer
 
 MIB = 1 << 20
 PART = 8 * MIB
@@ -61,11 +60,29 @@ class Upload:
     part: int
     id: str = ""
     kinds: Kinds = MD5  # the checksums that parts are sent with
-    tags: dict[int, str] = field(default_factory=dict)  # S3's names of the parts that are in
+    tags: Dict[int, str] = field(default_factory=dict)  # S3's names of the parts that are in
 
     def lengths(self) -> list[int]:
         """Bytes of each part."""
         return [min(self.part, self.size - offset) for offset in range(0, self.size, self.part)]
+
+
+class Calls(Protocol):
+    """Requests to one bucket or container, repeated until they are answered; a refusal is raised as a sentence."""
+
+    own_headers: bool
+    """Whether they may have headers of the store's own; S3 takes none with a URL that was signed without them."""
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        query: Optional[Mapping[str, str]] = None,
+        headers: Optional[Mapping[str, str]] = None,
+        body: Body = NOTHING,
+    ) -> Answer:
+        """The answer; every body goes with a checksum."""
+        ...
 
 
 class Parts(Protocol):
@@ -77,7 +94,9 @@ class Parts(Protocol):
 
     def send(self, upload: Upload, number: int, body: Body, known: Sum) -> None: ...
 
-    def finish(self, upload: Upload, sums: Sequence[Sum]) -> None: ...
+    def finish(self, upload: Upload, sums: Sequence[Sum]) -> str:
+        """The object's tag."""
+        ...
 
     def abandon(self, upload: Upload) -> None:
         """Nothing of it is taken up again."""
@@ -85,18 +104,19 @@ class Parts(Protocol):
 
 
 class Records:
-    """Which uploads this machine has under way: a file for each, gone when it is finished."""
+    """Which uploads this machine has under way: a file for each, gone when it is finished. Without a folder nothing is
+    noted, and nothing taken up again."""
 
     def __init__(self, folder: Path | None, root: str) -> None:
         self._folder, self._root = folder, root
+        self.kept = folder is not None
 
     def read(self, path: str) -> Mapping[str, str]:
         """What was noted about an upload, or nothing."""
         try:
-            noted = json.loads(self._file(path).read_bytes()) if self._folder else {}
+            return read_json(self._file(path)) if self._folder else {}
         except (OSError, ValueError):
             return {}
-        return noted if isinstance(noted, dict) else {}
 
     def write(self, path: str, noted: Mapping[str, str]) -> None:
         """Notes it before the first part is sent."""
@@ -119,8 +139,8 @@ class Records:
 class S3Parts:
     """Multipart uploads."""
 
-    def __init__(self, rest: Rest, records: Records) -> None:
-        self._rest, self._records = rest, records
+    def __init__(self, calls: Calls, records: Records) -> None:
+        self._calls, self._records = calls, records
 
     def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, Sum], bool]:
         noted = self._records.read(path)
@@ -133,13 +153,13 @@ class S3Parts:
                 pass  # it was finished, or the store has cleaned up
         elif upload.id:
             self.abandon(upload)
-        headers = {f"x-amz-meta-{PART_SIZE_NAME}": str(upload.part)}
+        headers = {f"x-amz-meta-{PART_SIZE_NAME}": str(upload.part)} if self._calls.own_headers else {}
         try:
-            answer = self._rest.call("POST", path, {"uploads": ""}, {**headers, **_WHOLE_CRC32})
+            answer = self._calls.call("POST", path, {"uploads": ""}, {**headers, **_WHOLE_CRC32} if headers else {})
         except StoreError as error:
-            if type(error) is not StoreError:
+            if type(error) is not StoreError or not headers:
                 raise
-            answer = self._rest.call("POST", path, {"uploads": ""}, headers)  # it minds what it does not know
+            answer = self._calls.call("POST", path, {"uploads": ""}, headers)  # it minds what it does not know
         # A store that ignores what it does not know does not repeat it.
         knows = all(answer.headers.get(name) == value for name, value in _WHOLE_CRC32.items())
         upload.kinds = CRC32 if knows else MD5
@@ -152,23 +172,25 @@ class S3Parts:
 
     def send(self, upload: Upload, number: int, body: Body, known: Sum) -> None:
         query = {"partNumber": str(number + 1), "uploadId": upload.id}
-        answer = self._rest.call("PUT", upload.path, query, checksum_header(known), body)
+        answer = self._calls.call("PUT", upload.path, query, checksum_header(known), body)
         upload.tags[number] = answer.headers.get("etag", "")
 
-    def finish(self, upload: Upload, sums: Sequence[Sum]) -> None:
+    def finish(self, upload: Upload, sums: Sequence[Sum]) -> str:
         items = "".join(
             f"<Part><PartNumber>{number + 1}</PartNumber><ETag>{_as_text(upload.tags[number])}</ETag></Part>"
             for number in range(len(sums))
         )
         text = f"<CompleteMultipartUpload>{items}</CompleteMultipartUpload>"
-        answer = self._rest.call("POST", upload.path, {"uploadId": upload.id}, body=Held(text.encode()))
+        answer = self._calls.call("POST", upload.path, {"uploadId": upload.id}, body=Held(text.encode()))
         if b"<Error>" in answer.body:  # S3 may have begun to answer 200 before it knew
             raise NoSuchPlace(f"the store could not combine the parts of {upload.path}; run the same command again")
         self._records.forget(upload.path)
-        if not self._joined_right(upload, parse_xml(answer.body), sums):
+        said = parse_xml(answer.body)
+        if not self._joined_right(upload, said, sums):
             raise Damaged(
                 f"{upload.path}: the store combined other parts than were sent; remove it and upload it again"
             )
+        return (said.findtext("ETag") or "").strip('"')
 
     def _joined_right(self, upload: Upload, said: ElementTree.Element, sums: Sequence[Sum]) -> bool:
         if upload.kinds.crc32:
@@ -187,7 +209,7 @@ class S3Parts:
             query = {"uploadId": upload.id, "max-parts": "1000"}
             if marker:
                 query["part-number-marker"] = marker
-            root = parse_xml(self._rest.call("GET", upload.path, query).body)
+            root = parse_xml(self._calls.call("GET", upload.path, query).body)
             for part in root.iter("Part"):
                 number = whole_number(part.findtext("PartNumber") or "0", "number of a part") - 1
                 tag = part.findtext("ETag") or ""
@@ -206,7 +228,7 @@ class S3Parts:
     def abandon(self, upload: Upload) -> None:
         self._records.forget(upload.path)
         try:
-            self._rest.call("DELETE", upload.path, {"uploadId": upload.id})
+            self._calls.call("DELETE", upload.path, {"uploadId": upload.id})
         except NoSuchPlace:
             pass
 
@@ -214,17 +236,19 @@ class S3Parts:
 class AzureParts:
     """Uncommitted blocks. A block's name is its number and checksums, so the store itself is the record."""
 
-    def __init__(self, rest: Rest, records: Records) -> None:
-        self._rest, self._records = rest, records
+    def __init__(self, calls: Calls, records: Records) -> None:
+        self._calls, self._records = calls, records
 
     def begin(self, path: str, size: int, source: str) -> tuple[Upload, dict[int, Sum], bool]:
         upload = Upload(path, size, part_size(size), kinds=Kinds(md5=True, crc32=True))
         same = self._records.read(path).get("source") == source
         found: dict[int, Sum] = {}
+        listed = b"<BlockList/>"
         try:
-            listed = self._rest.call("GET", path, {"comp": "blocklist", "blocklisttype": "uncommitted"}).body
+            if self._records.kept:
+                listed = self._calls.call("GET", path, {"comp": "blocklist", "blocklisttype": "uncommitted"}).body
         except (NoSuchPlace, Refused):
-            listed = b"<BlockList/>"  # nothing there, or keys that may write and not look
+            pass  # nothing there, or keys that may write and not look
         for block in parse_xml(listed).iter("Block"):
             name = _decoded(block.findtext("Name") or "")
             known = re.fullmatch(r"petctl-(\d{5})-([0-9a-f]{32})-([0-9a-f]{8})", name)
@@ -238,9 +262,9 @@ class AzureParts:
 
     def send(self, upload: Upload, number: int, body: Body, known: Sum) -> None:
         query = {"comp": "block", "blockid": _block(number, known)}
-        self._rest.call("PUT", upload.path, query, checksum_header(Sum(known.md5)), body)
+        self._calls.call("PUT", upload.path, query, checksum_header(Sum(known.md5)), body)
 
-    def finish(self, upload: Upload, sums: Sequence[Sum]) -> None:
+    def finish(self, upload: Upload, sums: Sequence[Sum]) -> str:
         blocks = "".join(f"<Latest>{_block(number, known)}</Latest>" for number, known in enumerate(sums))
         headers = {
             f"x-ms-meta-{PART_SIZE_NAME}": str(upload.part),
@@ -249,8 +273,9 @@ class AzureParts:
             "x-ms-blob-content-type": "application/octet-stream",
         }
         text = f"<?xml version='1.0' encoding='utf-8'?><BlockList>{blocks}</BlockList>"
-        self._rest.call("PUT", upload.path, {"comp": "blocklist"}, headers, Held(text.encode()))
+        answer = self._calls.call("PUT", upload.path, {"comp": "blocklist"}, headers, Held(text.encode()))
         self._records.forget(upload.path)
+        return answer.headers.get("etag", "").strip('"')
 
     def abandon(self, upload: Upload) -> None:
         self._records.forget(upload.path)  # then its blocks are compared before they count
@@ -275,6 +300,12 @@ def checksum_header(known: Sum) -> dict[str, str]:
     if known.crc32 is not None:
         return {"x-amz-checksum-crc32": crc32_text(known.crc32)}
     return {"content-md5": base64_text(known.md5)}
+
+
+def add_checksum(headers: Dict[str, str], body: Body) -> None:
+    """Adds it where a request has a body, and no checksum of another kind yet."""
+    if body.length and not headers.keys() & {"content-md5", "x-amz-checksum-crc32"}:
+        headers["content-md5"] = base64_text(body.sums(MD5).md5)
 
 
 def _block(number: int, known: Sum) -> str:
