@@ -54,7 +54,7 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
 
 
 def _batchai(job: Job, job_id: str) -> Dict[str, Any]:
-    from petctl.compat.batchai.jobfile.node_part import node_part  # few jobs come from such a file
+    from petctl.submission.batchai import node_part  # few jobs come from such a file
 
     return node_part(job, job_id)
 

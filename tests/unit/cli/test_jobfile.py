@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from petctl.cli.job_file import kept_secrets, resolver, secret_of
+from petctl.cli.job_file import kept_secrets
 from petctl.compat.batchai.jobfile import Found, Volume
 from petctl.compat.batchai.service.storage import create_account, create_drawer
+from petctl.compat.batchai.service.volumes import resolver, secret_of
 from petctl.errors import UsageError
 from petctl.jobs.secrets import list_secrets, set_secret
 

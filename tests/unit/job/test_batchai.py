@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from petctl.compat.batchai.jobfile import Found, JobFile, Names, Volume, as_reported, read_file, read_mapping
 from petctl.compat.batchai.jobfile.fields import PROPERTIES, TOOLS
-from petctl.compat.batchai.jobfile.node_part import node_part
 from petctl.errors import SpecError
 from petctl.job.file.read import job_from_dict, read_job
 from petctl.job.file.write import job_to_dict
 from petctl.job.spec.shape import Need, Shape
+from petctl.submission.batchai import node_part
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 MINIMAL: dict[str, Any] = {

@@ -5,7 +5,7 @@
     PREFIX/SEGMENT/outputs, PREFIX/SEGMENT/stdouterr    $AZ_BATCHAI_OUTPUT_<id>, _STDOUTERR_DIR
 
 BASE is the job's directory on a machine that has it, else the node's own. What is in Task.batchai is said in
-`compat/batchai/jobfile/node_part.py`. Files of output are kept by `batchai_output.py`. Nothing here knows Azure,
+`submission/batchai.py`. Files of output are kept by `batchai_output.py`. Nothing here knows Azure,
 accounts or clusters.
 """
 

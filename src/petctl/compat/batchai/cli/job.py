@@ -103,8 +103,8 @@ def create(
     added = wanted_mounts(options.home(), address, mounts, account)
 
     def read(name: str) -> Reading:
-        from petctl.cli.job_file import resolver, secret_of
         from petctl.compat.batchai.jobfile import JobFile, Names, read_file
+        from petctl.compat.batchai.service.volumes import resolver, secret_of
 
         names = Names(address.group, address.workspace, address.experiment, address.name, name)
         return read_file(config_file, JobFile(resolver(options.home()), names, account, key, added, secret_of))

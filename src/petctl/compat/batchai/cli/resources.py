@@ -235,10 +235,10 @@ def create_cluster(
     address: Address, account: str, key: str, config_file: str | None, no_wait: bool, **given: Any
 ) -> object:
     """Make a cluster of nodes on this machine. Jobs may name it before its nodes are ready."""
-    from petctl.cli.job_file import resolver
     from petctl.compat.batchai.jobfile import read_settings
     from petctl.compat.batchai.service import clusters, machines
     from petctl.compat.batchai.service.mounts import wanted_mounts, with_mounts
+    from petctl.compat.batchai.service.volumes import resolver
 
     properties = read_settings(config_file, machines.CLUSTER, account, key) if config_file else {}
     added = wanted_mounts(options.home(), address, given, account)

@@ -6,7 +6,6 @@
     durations.py  how long a job may take, in all its spellings
     tools.py      the nine tool blocks -> launcher, command line, processes
     volumes.py    shares, containers, file servers -> directories, by a resolver that is handed in
-    node_part.py  the part of it that travels to the nodes (`Task.batchai`; agent/launchers/batchai.py reads it)
     report.py     the file as the service would report it: every key, unset ones null
 
 What the file says and a Job has no field for is `Job.batchai`, plain data without secrets:

@@ -12,6 +12,7 @@ file servers, storage accounts.
     job_state.py       ... how it stands, and how it ended
     report.py          resources as `show` prints them: every key, unset ones null
     removal.py         deleting a resource with everything in it, jobs first
+    volumes.py         where the volumes of job files are: by petctl.yaml, or this machine's accounts
     mounts.py          what options and settings files ask to be mounted
     files.py           what is in a job's directories, and following a file that grows
 
