@@ -17,9 +17,9 @@ import petctl.elastic
 import petctl.jobs
 from petctl.agent.launchers.mpi import HOSTFILE, host_variables
 from petctl.agent.launchers.roles import assignments
-from petctl.agent.node.orphans import STEP
 from petctl.agent.warm import startup
 from petctl.agent.workers.environment import ROUND_NAMES, RoundContext, worker_environment
+from petctl.agent.workers.processes import STEP
 from petctl.config.keys import KUBERNETES, LOCAL, STORE, TOP, USERS_OWN, check_keys, kubernetes_keys
 from petctl.job.status import FINAL, ErrorStatus, JobStatus
 from petctl.job.task import Role, Task

@@ -18,10 +18,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from petctl.agent.health.progress import VARIABLE
 from petctl.agent.logs.log_files import error_file, log_file
-from petctl.agent.node import requirements, setup_step
-from petctl.agent.node.orphans import PREPARE_STEP, STEP
+from petctl.agent.node import setup_step
 from petctl.agent.warm import startup
 from petctl.agent.workers.environment import RoundContext, node_environment, worker_environment
+from petctl.agent.workers.processes import PREPARE_STEP, STEP
 from petctl.agent.workers.snapshot_command import command_of, interpreter_words, with_snapshot_paths
 from petctl.agent.workers.workers import Launch, Worker, Workers
 from petctl.errors import UsageError
@@ -170,8 +170,8 @@ def prepared(task: Task, inherited: Mapping[str, str]) -> Task:
     if not task.requirements:
         return task
     python = interpreter(task, {**inherited, **task.env})
-    directory = requirements.directory_of(python, os.path.join(task.root or task.cwd, task.requirements), task.code.id)
-    return requirements.inside(task, directory, inherited)
+    directory = setup_step.directory_of(python, os.path.join(task.root or task.cwd, task.requirements), task.code.id)
+    return setup_step.inside(task, directory, inherited)
 
 
 def preparation(

@@ -1,7 +1,7 @@
-"""Who descends from whom, and how to end all of them: the one place that reads /proc.
+"""Who descends from whom, what a node's workers left running, and how to end it: the one place that reads /proc.
 
-Used by the guardian (at the very end of a node) and by the workers' supervision (between rounds). It decides nothing
-about which processes are to go. Where there is no /proc the table is empty, and process groups are all there is.
+Used by the guardian (at the very end of a node) and by the workers' supervision (between rounds). Where there is no
+/proc the table is empty, and process groups are all there is.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import os
 import select
 import signal
 import time
-from typing import Callable, Dict, Iterable, List, NamedTuple, Set
+from typing import Callable, Collection, Dict, Iterable, List, NamedTuple, Set
 
 NODE_KEY = "PETCTL_NODE_KEY"  # environment name by which all processes of one node's life are found
+STEP = "PETCTL_STEP"  # tells what the node's preparation left running (it stays) from what a worker did
+PREPARE_STEP = "prepare"
 
 
 class Process(NamedTuple):
@@ -79,6 +81,36 @@ def carrying(entry: str, pids: Iterable[int], tail: bool = False) -> Set[int]:
             if item.startswith(start) and (item.endswith(end) if tail else item == start + end):
                 found.add(pid)
     return found
+
+
+def of_workers(
+    key: str, guardian: int, workers: Collection[int], main: Set[int], resting: Set[int], zygotes: Set[int]
+) -> Set[int]:
+    """Processes below this agent, in the session of one of its `workers`, or adopted by the guardian (0: by init).
+
+    Without the `main` processes themselves, what belongs to a `resting` worker, and the sessions of `zygotes`. An
+    orphan in a session of its own is counted also then: nobody can tell whose it was.
+    """
+    living = table()
+    if not living:
+        return set()
+    me = os.getpid()
+    found = descendants(me, living)
+    found |= {p.pid for p in living.values() if p.session in workers or p.group in workers}
+    orphans = descendants(guardian, living) if guardian else set(living)
+    found |= carrying(f"{NODE_KEY}={key}", orphans - found - {me, guardian})
+    found -= main | {p.pid for p in living.values() if p.session in resting | zygotes}
+    for pid in resting:
+        found -= descendants(pid, living)
+    return found - carrying(f"{STEP}={PREPARE_STEP}", found)
+
+
+def of_node(key: str) -> Set[int]:
+    """Every process of this node's life but this one."""
+    me = os.getpid()
+    living = table()
+    below = descendants(me, living)
+    return below | carrying(f"{NODE_KEY}={key}", set(living) - below - {me})
 
 
 def exists(pid: int) -> bool:

@@ -23,7 +23,6 @@ import os
 import signal
 from typing import Callable, Dict, List, Optional, Set
 
-from petctl.agent.node import orphans
 from petctl.agent.warm.warm import WarmStart
 from petctl.agent.workers import processes
 from petctl.agent.workers.channel import Channel
@@ -369,7 +368,7 @@ class Workers:
         sessions = self.groups
         main = {worker.pid for worker in self.running}
         resting = {worker.pid for worker in self._started if self._rests(worker)}
-        return orphans.of_workers(self._key, self._guardian, sessions, main, resting, set(self._warm.processes))
+        return processes.of_workers(self._key, self._guardian, sessions, main, resting, set(self._warm.processes))
 
     def clear(self, then: Callable[[], None]) -> None:
         """Ends what ended workers left running, which must not live into the next round; then goes on. The agent's
@@ -393,7 +392,7 @@ class Workers:
         """Kills every process of this node at once; used when the guardian is dead or the agent gives up."""
         for worker in self._started:
             processes.signal_group(worker.pid, signal.SIGKILL)
-        processes.extinguish(lambda: orphans.of_node(self._key), 10.0)
+        processes.extinguish(lambda: processes.of_node(self._key), 10.0)
 
 
 def _pidfds_work() -> bool:
