@@ -82,6 +82,11 @@ class NoRoom(PetctlError, OSError):
     """The disk, or the user's share of it, is full."""
 
 
+def no_room_for(what: object) -> NoRoom:
+    """The error for a file that cannot be written."""
+    return NoRoom(f"cannot write {what}: no space left on its disk; free space and try again")
+
+
 def is_no_room(error: OSError) -> bool:
     """Whether it is the disk, or the user's share of it, that is full."""
     return isinstance(error, NoRoom) or error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -96,6 +96,14 @@ def read_json(path: Path) -> Dict[str, Any]:
     return value
 
 
+def read_json_or_none(path: Path) -> Optional[Dict[str, Any]]:
+    """The same, but None where the file is missing, torn or holds anything else."""
+    try:
+        return read_json(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+
+
 def create(path: Path, data: bytes, mode: int = 0o666, durable: bool = False) -> bool:
     """Creates a file under a name that has none; False when it had one. Only one of several creators succeeds."""
     try:

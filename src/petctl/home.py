@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 
 from petctl.config.trust import changeable_by_others, own_ids, user_name
-from petctl.errors import UsageError, is_no_room
-from petctl.files import make_private_directory
+from petctl.errors import UsageError, is_no_room, no_room_for
+from petctl.files import make_private_directory, replace, replace_json
 
 ANOTHER = "name another directory with PETCTL_HOME"
 
@@ -71,3 +71,23 @@ def _require_safe(path: Path, found: os.stat_result) -> None:
         # Not for a directory that others are meant to use, such as /tmp.
         close = "" if found.st_mode & stat.S_ISVTX else f"close it: chmod -R go= {path}, or "
         raise UsageError(f"{path} {why}, so others could run programs as you; {close}{ANOTHER}")
+
+
+def write_json(path: Path, value: object, mode: int = 0o644, durable: bool = False) -> None:
+    """Replaces a file of the state by one that holds JSON; NoRoom says which one there was no room for."""
+    try:
+        replace_json(path, value, mode, durable)
+    except OSError as error:
+        if is_no_room(error):
+            raise no_room_for(path) from None
+        raise
+
+
+def write_text(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replaces a file of the state by one that holds the text; NoRoom says which one there was no room for."""
+    try:
+        replace(path, text, mode)
+    except OSError as error:
+        if is_no_room(error):
+            raise no_room_for(path) from None
+        raise

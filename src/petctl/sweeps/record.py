@@ -26,10 +26,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from petctl.clusters.local.job_directory import read_json, write_json
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
 from petctl.files import is_locked, make_private_directory, take_lock
-from petctl.home import petctl_home
+from petctl.files import read_json_or_none as read_json
+from petctl.home import petctl_home, write_json
 from petctl.job.file.read import job_from_dict
 from petctl.job.spec import Job
 

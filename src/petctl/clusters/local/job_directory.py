@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Dict, List
 
-from petctl.clusters.local.controller.disk_reserve import fill_spare, no_room_for, set_aside, spare_of, write_over
-from petctl.errors import InternalError, NoRoom, is_no_room
-from petctl.files import create, give_name, is_locked, remove_drafts, replace, sync_directory
+from petctl.clusters.local.controller.disk_reserve import fill_spare, set_aside, spare_of, write_over
+from petctl.errors import InternalError, NoRoom, is_no_room, no_room_for
+from petctl.files import create, give_name, is_locked, read_json_or_none, remove_drafts, replace, sync_directory
+
+read_json = read_json_or_none
 
 
 class _Part:
@@ -126,15 +128,6 @@ class JobDirectory:
         return (
             self.supervised() or is_locked(self.revive_lock) or any(self.node_alive(name) for name in self.node_names())
         )
-
-
-def read_json(path: Path) -> Optional[Dict[str, Any]]:
-    """A JSON object, or None when the file is missing or torn."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def write_text(path: Path, text: str, mode: int = 0o644, durable: bool = False, reserved: bool = False) -> None:

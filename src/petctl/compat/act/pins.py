@@ -24,12 +24,12 @@ import msgspec
 from petctl.bundle.bundle_cache import Cabinet
 from petctl.bundle.manifest import LINK
 from petctl.bundle.snapshot import Snapshot, take
-from petctl.clusters.local.job_directory import read_json, write_json, write_text
 from petctl.compat.act.config.config import FOLDER_OF_FILES, Config
 from petctl.config.settings import project_root
 from petctl.errors import UsageError
 from petctl.files import make_private_directory, wait_for_lock
-from petctl.home import petctl_home
+from petctl.files import read_json_or_none as read_json
+from petctl.home import petctl_home, write_json, write_text
 from petctl.submission.code import code_record, links_of, own_state
 from petctl.submission.folders import folder_map
 from petctl.text import amount, counted

@@ -13,14 +13,9 @@ import errno
 import os
 from pathlib import Path
 
-from petctl.errors import NoRoom, is_no_room
+from petctl.errors import is_no_room, no_room_for
 
 _NO_FALLOCATE = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-
-
-def no_room_for(what: object) -> NoRoom:
-    """The error that says so to the user."""
-    return NoRoom(f"cannot write {what}: no space left on its disk; free space and try again")
 
 
 def spare_of(path: Path) -> Path:

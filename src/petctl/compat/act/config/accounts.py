@@ -142,13 +142,13 @@ def _mark(value: str) -> str:
 
 def _kept(home: Path) -> Mapping[str, str]:
     """Which SAS came from account files: those of the user's own are never removed."""
-    from petctl.clusters.local.job_directory import read_json
+    from petctl.files import read_json_or_none as read_json
 
     return read_json(home / "act" / "sas.json") or {}
 
 
 def _note(home: Path, name: str, mark: str) -> None:
-    from petctl.clusters.local.job_directory import write_json
+    from petctl.home import write_json
 
     kept = {**_kept(home), name: mark}
     write_json(home / "act" / "sas.json", {name: mark for name, mark in kept.items() if mark}, mode=0o600)

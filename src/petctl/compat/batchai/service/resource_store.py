@@ -21,10 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.local.job_directory import read_json, write_json
 from petctl.compat.batchai.service.names import DEFAULT, KINDS
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import read_json_or_none as read_json
 from petctl.files import wait_for_lock
+from petctl.home import write_json
 
 Trail = tuple[tuple[str, str], ...]
 """How one gets to a resource: (("groups", "G"), ("workspaces", "W"))."""
