@@ -8,6 +8,7 @@ from typing import Any, Iterator
 
 from petctl.clusters.kubernetes.operator.install.crd import NAME, crd
 from tests.k8s.cluster.cluster import Cluster
+from tests.k8s.cluster.waiting import until
 
 
 def elastic_job(name: str = "job", **spec: Any) -> dict[str, Any]:
@@ -23,8 +24,14 @@ def defined(cluster: Cluster) -> Iterator[None]:
     before = cluster.kubectl.attempt("get", "crd", NAME).returncode == 0
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "--filename=-", text=json.dumps(crd()))
     try:
-        cluster.kubectl("wait", "--for=condition=Established", f"crd/{NAME}", "--timeout=60s")
+        until(lambda: _established(cluster), "the server knows ElasticJobs", 60, 0.1)
         yield
     finally:
         if not before:
             cluster.kubectl("delete", "crd", NAME)
+
+
+def _established(cluster: Cluster) -> bool:
+    """`kubectl wait` fails where it meets the definition before the server has given it any conditions."""
+    status = cluster.kubectl.get("crd", NAME).get("status") or {}
+    return any(c["type"] == "Established" and c["status"] == "True" for c in status.get("conditions") or ())
