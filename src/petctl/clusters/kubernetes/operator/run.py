@@ -50,7 +50,7 @@ _OURS = ",".join(f"{name}={value}" for name, value in MANAGED.items())
 _ROUNDS = 3  # of one look: a coordinator's answer leads to another decision
 
 Key = tuple[str, str]
-log = logging.getLogger(__name__)
+log = logging.getLogger("petctl.clusters.kubernetes.operator.run")  # also where it is run with -m
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -37,7 +37,7 @@ ATTEMPTS = 3
 SHOWN_LINES = 3  # of what a setup task wrote last
 SHOWN_BYTES = 2000
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("petctl.clusters.local.pools.setup")  # also where it is run with -m
 
 
 def start(directory: FleetDirectory, spec: FleetSpec, number: int) -> None:
