@@ -6,7 +6,7 @@
     failures.py     every error -> a message and an exit code; stdout_errors.py: ... where the output cannot be written
     options.py      options and arguments that several verbs share
     job_options.py  the arguments of run, submit and render -> Job; option_order.py: which options are petctl's;
-                    job_file.py: from a job file
+                    job_file.py: from a job file; kind_options.py: -O, options of a kind of cluster
     completion.py   completion of the shell; pages.py: the documentation, offline
     jobs/ clusters/ data/ sweeps/    the verbs
     terminal/       what people read, and how it gets to the terminal

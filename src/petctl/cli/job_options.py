@@ -9,6 +9,7 @@ said on the command line wins over the job file.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypeVar
 
@@ -36,6 +37,7 @@ _PLAIN_FIELDS = (
     *("processes", "mpi_options", "store"),
 )
 
+_CLUSTER = "petctl.cli.cluster"  # in the context of a help: the cluster that it is about
 _COMMON = "Common"
 _GROUPS = {  # names, value ("" of a flag), default, help
     _COMMON: [
@@ -86,6 +88,7 @@ _GROUPS = {  # names, value ("" of a flag), default, help
     ],
     "Cluster": [
         ("-c --cluster", "NAME", "local", "Cluster to run on; this machine is called local."),
+        ("-O --option kind_options", "NAME=VALUE", "none", "Option of the cluster's kind; -c NAME --help lists them."),
         ("--image", "IMAGE", "none", "Run in containers of IMAGE (podman, docker, pods); Python 3.9."),
         ("--no-container", "", "no", "Run without a container, even if the job file has an image."),
         ("--volume volumes", "CLAIM:/PATH[:ro]", "none", "Mount a volume claim, on Kubernetes."),
@@ -97,6 +100,7 @@ _NUMBERS = ("--processes", "--gpus", "--restarts", "--priority")
 _REPEATED = (
     *("-e --env", "--secret", "--set sets", "--role roles", "--label labels", "--allow-secret allow_secrets"),
     *("--preload", "--folder folders", "--out outs", "--retry-on", "--volume volumes"),
+    "-O --option kind_options",
 )
 
 
@@ -118,7 +122,12 @@ class JobCommand(click.Command):
     own_group = _COMMON  # of the options that are not a job's
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, options_first(list(args), takes_value(self, ctx)))
+        args = options_first(list(args), takes_value(self, ctx))
+        if not ctx.resilient_parsing and {"-h", "--help"} & set(args):
+            with suppress(click.UsageError):  # -c may stand behind --help, which ends the reading of options
+                said, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+                ctx.meta[_CLUSTER] = said.get("cluster")
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in (self.own_group, *_GROUPS)}
@@ -126,7 +135,14 @@ class JobCommand(click.Command):
             record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
             if record:
                 groups[option.group if isinstance(option, JobOption) else self.own_group].append(record)
+        if ctx.meta.get(_CLUSTER):
+            from petctl.cli.kind_options import option_records
+
+            group, records = option_records(ctx.meta[_CLUSTER])
+            groups[group] = records
         for group, records in groups.items():
+            if not records:
+                continue
             with formatter.section(group):
                 formatter.write_dl(records)
 
@@ -160,6 +176,7 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     import msgspec
 
     from petctl.cli.job_file import Prepared, read_any
+    from petctl.cli.kind_options import merge_options, parse_options
     from petctl.job.spec import Job, JobFile
 
     _refuse_bytes(options)
@@ -181,6 +198,8 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         if command.kind == "script" and not options["quiet"] and not code and not place:
             hint_at_options_behind(words)
         _tell_secrets(fields, options)
+        if options["kind_options"]:
+            fields["options"] = parse_options(options["kind_options"], fields.get("cluster", ""))
         return Prepared(Job(command=command, **fields))
     read = (reader or read_any)(command.path, _pairs("--set", options["sets"]))
     job = read.job
@@ -188,6 +207,9 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         click.echo(f"petctl: {command.path}: {remark}", err=True)
     if options["no_container"] and job.image and not options["quiet"]:
         click.echo(f"petctl: without a container: the image {job.image} is not used (--no-container)", err=True)
+    if options["kind_options"]:
+        said = parse_options(options["kind_options"], fields.get("cluster", job.cluster))
+        fields["options"] = merge_options(job.options, said)
     if "kubernetes" in fields:
         fields["kubernetes"] = _with_options(job.kubernetes, fields["kubernetes"])
     for name in ("env", "secrets", "labels", "outputs"):

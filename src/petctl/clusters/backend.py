@@ -1,6 +1,6 @@
 """What one kind of cluster supplies: about nine small things. All verbs over them are `managed.py`, written once.
 
-    options, capabilities      what a job may say to this kind (-O name=value), and what the kind can do
+    capabilities               what the kind can do; its options (-O name=value) are `petctl.job.spec.options`
     request(job, id)           the exact record that `create` would make; asks no cluster
     create(record)             all of it, or nothing, or a job that is listed
     list(wanted)               all jobs with their phase, in one question

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from petctl.config.kinds import DEFAULT, KINDS, all_kinds, find_kind
+from petctl.config.kinds import DEFAULT, KINDS, all_kinds, find_kind, is_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
 from petctl.job.record import Output
@@ -172,18 +172,23 @@ def how_to_get_cluster(name: str) -> str:
     return f"create one on this machine: petctl cluster create {name}"
 
 
-def find_cluster(name: str, home: Path) -> Cluster:
-    """The cluster of this name; an empty one means the default."""
+def cluster_kind(name: str, home: Path) -> tuple[str, dict[str, Any]]:
+    """The kind of the cluster of this name, and its settings; an empty name: the default. Imports nothing of it."""
     name = name or DEFAULT
     said = cluster_settings(name)
     if not said and name not in KINDS:
         said = resource_settings(home, name)
     settings = {**said, "name": name}
     kind = str(settings.get("kind", name))
-    connect = find_kind(kind)
-    if connect is None:
+    if not is_kind(kind):
         there = ", ".join(all_kinds())
         raise UsageError(f"there is no cluster {name!r}; the clusters are: {there}; {how_to_get_cluster(name)}")
-    log.debug("cluster %s is of kind %s", name, kind)
-    cluster: Cluster = connect(home, settings)
+    return kind, settings
+
+
+def find_cluster(name: str, home: Path) -> Cluster:
+    """The cluster of this name; an empty one means the default."""
+    kind, settings = cluster_kind(name, home)
+    log.debug("cluster %s is of kind %s", settings["name"], kind)
+    cluster: Cluster = find_kind(kind)(home, settings)
     return cluster

@@ -26,13 +26,13 @@ PROVISIONERS = {"local": "petctl.clusters.local.pools.pool"}
 """Of petctl's own kinds, each with the module that makes clusters."""
 
 
-def find_kind(kind: str) -> Callable[..., Any] | None:
-    """What makes a cluster of this kind; None where no package brings it."""
+def find_kind(kind: str) -> Callable[..., Any]:
+    """What makes a cluster of this kind, which there is."""
     if kind in KINDS:
         connect: Callable[..., Any] = importlib.import_module(KINDS[kind]).connect
         return connect
-    point = _brought().get(kind)
-    return None if point is None else point.load()
+    brought: Callable[..., Any] = _brought()[kind].load()
+    return brought
 
 
 def load_provisioner(kind: str) -> Any:

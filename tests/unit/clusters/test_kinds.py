@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,10 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from petctl.cli.clusters.cluster import command
+from petctl.cli.jobs.run import command as run
 from petctl.clusters.base import find_cluster
 from petctl.clusters.provisioner import find_provisioner
 from petctl.config import kinds
-from petctl.errors import UsageError
+from petctl.errors import SpecError, UsageError
+from petctl.job.file.read import job_from_dict
+from petctl.job.file.write import job_to_dict
+from petctl.job.spec import options
+from tests.unit.cli.test_words import job_of
 
 STRANGER = """
 from petctl.clusters.debug.backend import DebugBackend
@@ -44,6 +50,23 @@ def connect(home, settings):
     return ManagedCluster(DebugBackend(home, f"{settings['name']} of rack {settings.get('rack')}"))
 """
 
+OPTIONS = """
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from petctl.job.spec.options import Options
+
+
+class RackOptions(Options):
+    rack: Annotated[int, "The rack to run in."] = 3
+    quiet: Annotated[bool, "Slow fans."] = False
+    label: Annotated[str, "A label."] = ""
+    tags: Annotated[list[str], "Some tags."] = []
+    power: Annotated[float | None, "Watts at most."] = None
+    more: Annotated[dict[str, Any], "Anything."] = {}
+"""
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -53,14 +76,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (site / "strange-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1.0\n")
     (site / "strange-1.0.dist-info/entry_points.txt").write_text(
         "[petctl.clusters]\nstrange = strange_cluster:connect\n[petctl.provisioners]\nstrange = strange_cluster:racks\n"
+        "[petctl.options]\nstrange = strange_options:RackOptions\n"
     )
     (site / "strange_cluster.py").write_text(STRANGER)
+    (site / "strange_options.py").write_text(OPTIONS)
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    kinds._brought.cache_clear()
+    for brought in (kinds._brought, options._brought):
+        brought.cache_clear()
     yield tmp_path / "home"
-    kinds._brought.cache_clear()
+    for brought in (kinds._brought, options._brought):
+        brought.cache_clear()
+    for module in ("strange_cluster", "strange_options"):
+        sys.modules.pop(module, None)
 
 
 def test_a_strangers_kind_is_found_by_its_entry_point(home: Path) -> None:
@@ -102,3 +131,22 @@ def test_a_strangers_kind_makes_its_clusters_by_its_entry_point(home: Path, monk
 def test_a_kind_without_provisioner_says_which_have_one(home: Path) -> None:
     with pytest.raises(UsageError, match="cannot create debug clusters; kinds that it can create: local, strange"):
         find_provisioner("debug")
+
+
+def test_a_strangers_kind_brings_its_options_without_its_modules(home: Path) -> None:
+    (home.parent / "petctl.yaml").write_text("clusters: {lab: {kind: strange}}\n")
+    shown = " ".join(CliRunner().invoke(run, ["--help", "-c", "lab"]).stdout.split())
+    assert "Options of strange clusters: -O rack=N The rack to run in. [default: 3]" in shown
+    assert "-O quiet=true|false Slow fans. [default: false]" in shown
+    assert "-O label=TEXT A label. [default: none] -O tags=LIST Some tags. [default: none]" in shown
+    assert "-O power=NUMBER Watts at most. [default: none] -O more=MAPPING Anything." in shown
+    said = ("rack=7", "quiet=true", "label={x}", "tags=[a, 0.10]", "power=2.5", "more={a: [1, '2', {b: true}]}")
+    job = job_of("-c", "lab", *(word for text in said for word in ("-O", text)), "train.py")
+    plain = {"rack": 7, "quiet": True, "label": "{x}", "tags": ["a", "0.10"], "power": 2.5}
+    assert job_to_dict(job)["options"] == {"strange": {**plain, "more": {"a": [1, "2", {"b": True}]}}}
+    assert job_from_dict(job_to_dict(job)) == job
+    with pytest.raises(SpecError, match=r"^options\.strange\.rack: expected N, got 'x'$"):
+        job_of("-c", "lab", "-O", "rack=x", "train.py")
+    with pytest.raises(UsageError, match=r"strange clusters have no option 'racks'; did you mean 'rack'\?"):
+        job_of("-c", "lab", "-O", "racks=1", "train.py")
+    assert "strange_cluster" not in sys.modules

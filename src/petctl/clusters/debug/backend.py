@@ -20,11 +20,13 @@ from petctl.clusters.backend import Backend, no_such_job, summaries
 from petctl.clusters.base import EXEC, FORWARD, SCALE, AlreadyExists, Cluster, Listed
 from petctl.clusters.building import RecordBuilder
 from petctl.clusters.debug.gang import Gang, GangPrinted
+from petctl.clusters.debug.options import DebugOptions
 from petctl.clusters.foreground import run_in_foreground
 from petctl.clusters.managed import ManagedCluster
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
 from petctl.job.spec import IN_PLACE, Job
+from petctl.job.spec.options import options_for
 from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Outcome
 from petctl.submission.task import check_command, interpreter, task_of, working_directory
@@ -56,7 +58,7 @@ class DebugBuilder(RecordBuilder):
         return task_of(self.job, self.id, cwd, interpreter(self.job, cwd, os.environ), Path(self.directory))
 
     def request(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        return {}
+        return {"start_delay": options_for(self.job.options, DebugOptions).start_delay}
 
 
 class DebugBackend(Backend[Gang]):

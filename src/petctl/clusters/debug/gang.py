@@ -87,7 +87,11 @@ class Gang(Inspection):
         """All of its life, in one thread, with which its workers would die."""
         outcome = None
         try:
-            self._tell("started", "started: a debug cluster has no queue", state="starting")
+            with self.changed:
+                self.changed.wait_for(lambda: self._end, self.record.request["start_delay"])
+                outcome = self._end
+            if outcome is None:
+                self._tell("started", "started: a debug cluster has no queue", state="starting")
             while outcome is None:
                 outcome = self._round(self._history.round + 1, self._wanted)
         except (PetctlError, OSError) as error:

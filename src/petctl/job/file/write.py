@@ -10,6 +10,7 @@ import msgspec
 from petctl.job.spec.command import Command
 from petctl.job.spec.folders import folders_to_plain, outputs_to_plain
 from petctl.job.spec.job import Job, Rendezvous
+from petctl.job.spec.options import options_to_plain
 from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.quantities import format_bytes, format_duration
 from petctl.job.spec.roles import roles_to_plain
@@ -84,6 +85,7 @@ _JOB: Writers = {
     "env": dict,
     "secrets": dict,
     "labels": dict,
+    "options": options_to_plain,
     "kubernetes": _pod_options,
     "pod": dict,
     "folders": folders_to_plain,

@@ -20,6 +20,7 @@ from msgspec import field
 from petctl.job.spec import values
 from petctl.job.spec.command import KINDS, Command, command_from
 from petctl.job.spec.folders import ALL, Folder, folders, outputs
+from petctl.job.spec.options import Options, convert_options
 from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.problems import FieldError, Problem, unknown_field, wrong
 from petctl.job.spec.quantities import Size, parse_bytes, parse_duration, parse_size
@@ -99,6 +100,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     cluster: str = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    options: dict[str, Options] = field(default_factory=dict)  # what only one kind of cluster understands, by kind
     kubernetes: PodOptions = field(default_factory=PodOptions)  # what its nodes' pods are to be like
     pod: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for its nodes, on Kubernetes
     image: str = ""  # of the containers that its nodes run in
@@ -150,6 +152,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             cluster: str | None = None,
             cwd: str | PathLike[str] | None = None,
             code: str | PathLike[str] | None = None,
+            options: Mapping[str, Options | Mapping[str, object]] | None = None,
             kubernetes: PodOptions | Mapping[str, object] | None = None,
             pod: Mapping[str, Any] | None = None,
             image: str | None = None,
@@ -237,6 +240,7 @@ _JOB: dict[str, Callable[[object], object]] = {
     "cluster": values.single_line,
     "cwd": values.text,
     "code": values.single_line,
+    "options": convert_options,
     "kubernetes": partial(struct_from, PodOptions),
     "pod": values.mapping,
     "image": values.single_line,
