@@ -33,7 +33,7 @@ AGENT_PARTS = (
 OPERATOR_PARTS = (
     *AGENT_PARTS,
     *("config", "kube", "unattended.py"),
-    *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate")),
+    *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate", "job_files")),
     "clusters/kubernetes",
 )
 FOR_SUBMITTERS = {

@@ -9,14 +9,18 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from petctl.agent.logs.stream import parse_tagged
 from petctl.clusters.base import LogFilter, LogLine
+from petctl.controller.journals.records import close_status, first_status
 from petctl.errors import InternalError
+from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
+from petctl.rendezvous.core.messages import decode_outcome
 
 FINAL = "final"  # kind of what a coordinator prints last
 Item = tuple[str, bytes]  # node, line
@@ -80,6 +84,16 @@ def printed_status(lines: Iterable[bytes]) -> JobStatus | None:
             with suppress(InternalError):
                 return JobStatus.from_dict(event["status"])
     return None
+
+
+def final_status(record: JobRecord, message: Mapping[str, Any], printed: JobStatus | None = None) -> JobStatus:
+    """The status of a job that has ended: the coordinator's termination message tells how, and what it printed last
+    the rest."""
+    outcome, finished = decode_outcome(message["outcome"]), float(message.get("finished") or 0.0)
+    if printed is not None and printed.state == outcome.state:
+        return replace(close_status(printed, outcome, finished), error=printed.error)
+    known = {key: message[key] for key in ("size", "spent", "round", "started") if message.get(key) is not None}
+    return close_status(JobStatus.from_dict({**first_status(record).pack(), **known}), outcome, finished)
 
 
 def _event(text: bytes) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ import errno
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Optional, Union
 
 from petctl.errors import ProtocolError
 from petctl.rendezvous.core.messages import Outcome, decode_outcome, encode
@@ -43,12 +43,21 @@ def write_message(path: Path, outcome: Outcome, **facts: Any) -> None:
 def read_message(path: Path) -> Optional[Dict[str, Any]]:
     """What was written, or None; its "outcome" is one that `decode_outcome` takes, "finished" a time."""
     try:
-        message = json.loads(path.read_bytes())
-        decode_outcome(message["outcome"])
-        float(message["finished"])
-    except (OSError, ValueError, KeyError, TypeError, ProtocolError):
+        message = parse_message(path.read_bytes())
+    except OSError:
         return None
-    return dict(message)
+    return message if message and "finished" in message else None
+
+
+def parse_message(text: Union[str, bytes]) -> Optional[Dict[str, Any]]:
+    """The same of what a platform has kept; None for whatever else a container, or its platform, may have said."""
+    try:
+        message: Dict[str, Any] = json.loads(text)
+        decode_outcome(message["outcome"])
+        float(message.get("finished") or 0.0)
+    except (ValueError, KeyError, TypeError, ProtocolError):
+        return None
+    return message
 
 
 def compose(outcome: Outcome, facts: Dict[str, Any]) -> bytes:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.backend import COORDINATOR, NODE, Ask, Backend, Inspection, no_such_job
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Cluster, Listed
+from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
@@ -30,7 +31,7 @@ from petctl.clusters.kubernetes.names import MANAGED, node_of, object_name, sele
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.managed import ManagedCluster, check_stores, is_short, not_over
-from petctl.clusters.printed import Item, Printed
+from petctl.clusters.printed import Item, Printed, final_status
 from petctl.errors import InternalError, NotFound
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job
@@ -65,7 +66,7 @@ class KubernetesJob(Inspection):
         if self._message is None:
             return self._unheard()
         printed = logs.last_status(*self._backend.place, self._pods)
-        return self._with_ends(job_status.final_status(self._record(), self._message, printed))
+        return self._with_ends(final_status(self._record(), self._message, printed))
 
     def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
         return self._backend.coordinators.ask(self.job_id, self._pods, call, patience, **params)
@@ -211,7 +212,7 @@ class KubernetesBackend(Backend[KubernetesJob]):
         namespace = self.place[1]
         record = build_record(job, job_id, self.home, namespace, self.settings, None, make.SMALL_PIECE, False)
         request = KubernetesRequest.of(record)
-        names = [*make.CREDENTIALS, *([make.GRANTS] if record.grants else [])]
+        names = [*make.CREDENTIALS, *([GRANTS] if record.grants else [])]
         credentials: Mapping[str, bytes | None] = dict.fromkeys(names)
         if with_secrets:
             check_stores(record, self.home)  # whoever creates the objects cannot send the code

@@ -5,7 +5,6 @@ What happens inside a running job is the coordinator's to tell; here is what Kub
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +15,14 @@ from petctl.clusters.agent_archive import OLD_PYTHON
 from petctl.clusters.kubernetes import elastic_jobs
 from petctl.clusters.kubernetes.names import CONTAINER, ID, by_age
 from petctl.clusters.kubernetes.pods.pod_termination import end_of
-from petctl.controller.journals.records import close_status, first_status
-from petctl.errors import InternalError, ProtocolError
+from petctl.controller.journals.records import first_status
+from petctl.controller.termination_message import parse_message
+from petctl.errors import InternalError
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
 from petctl.job.task import PROGRAM, Task
 from petctl.kube.timestamps import seconds
 from petctl.rendezvous.core.config import Config
-from petctl.rendezvous.core.messages import decode_outcome
 
 OUTCOME = "petctl.dev/outcome"
 """Annotation of a job that was ended from outside, because its coordinator could not be asked."""
@@ -42,7 +41,7 @@ def last_words(pods: Iterable[Object]) -> dict[str, Any] | None:
     """Those of the first coordinator that said how the job ended."""
     for pod in by_age(pods):
         for container in pod.get("status", {}).get("containerStatuses", ()):
-            message = _parsed(container.get("state", {}).get("terminated", {}).get("message", ""))
+            message = parse_message(container.get("state", {}).get("terminated", {}).get("message", ""))
             if message is not None:
                 return message
     return None
@@ -55,7 +54,7 @@ def ended(owner: Object, pods: Iterable[Object]) -> dict[str, Any] | None:
         return message
     status = owner.get("status", {})
     for text in (status.get("outcome", ""), (owner["metadata"].get("annotations") or {}).get(OUTCOME, "")):
-        message = _parsed(text)
+        message = parse_message(text)
         if message is not None:
             return message
     for condition in status.get("conditions", ()):
@@ -96,15 +95,6 @@ def was_replaced(owner: Object, pods: Sequence[Object]) -> bool:
         pod["metadata"].get("deletionTimestamp") or any(_number(pod, kind) for kind in (FAILED, IGNORED, PLACE))
         for pod in pods
     )
-
-
-def final_status(record: JobRecord, message: Mapping[str, Any], printed: JobStatus | None = None) -> JobStatus:
-    """The status of a job that has ended: the message tells how, what its coordinator `printed` the rest."""
-    outcome = decode_outcome(message["outcome"])
-    if printed is not None and printed.state == outcome.state:
-        return replace(close_status(printed, outcome, _finished(message)), error=printed.error)
-    known = {key: message[key] for key in ("size", "spent", "round", "started") if message.get(key) is not None}
-    return close_status(JobStatus.from_dict({**first_status(record).pack(), **known}), outcome, _finished(message))
 
 
 def waiting_status(
@@ -225,21 +215,6 @@ def _why_not_begun(container: Object) -> str:
     if ended.get("reason") in _NO_START:
         return said or str(ended["reason"])
     return said if OLD_PYTHON in said else ""
-
-
-def _parsed(text: str) -> dict[str, Any] | None:
-    """A coordinator's message; None for whatever else a container, or Kubernetes about it, may have said."""
-    try:
-        message: dict[str, Any] = json.loads(text)
-        decode_outcome(message["outcome"])
-        float(message.get("finished") or 0.0)
-    except (ValueError, KeyError, TypeError, ProtocolError):
-        return None
-    return message
-
-
-def _finished(message: Mapping[str, Any]) -> float:
-    return float(message.get("finished") or 0.0)
 
 
 def _number(pod: Object, annotation: str) -> int:

@@ -31,6 +31,7 @@ from petctl.clusters.kubernetes.names import (
 )
 from petctl.clusters.kubernetes.pods import pod_termination
 from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
+from petctl.clusters.printed import final_status
 from petctl.controller.journals.records import first_status
 from petctl.errors import InternalError, NotFound
 from petctl.job.fields import decode
@@ -96,7 +97,7 @@ class Summaries:
         coordinators, nodes = pods.get((name, COORDINATOR), ()), pods.get((name, NODE), ())
         message = job_status.ended(owner, coordinators)
         if message is not None:
-            status = job_status.final_status(record, message)
+            status = final_status(record, message)
             if pod_termination.may_have_lost(status):
                 status = pod_termination.explained(status, pod_termination.ends_of(_failed(nodes), owner))
         else:

@@ -12,6 +12,7 @@ import pytest
 from petctl.clusters.agent_archive import OLD_PYTHON
 from petctl.clusters.kubernetes import job_status
 from petctl.clusters.kubernetes.names import ID
+from petctl.clusters.printed import final_status
 from petctl.job.status import ErrorStatus
 from tests.unit.records import job_record
 
@@ -107,17 +108,17 @@ def test_a_job_that_was_ended_from_outside_says_so_in_an_annotation() -> None:
 def test_a_job_whose_end_nobody_recorded_is_lost(found: dict[str, str], words: str) -> None:
     message = job_status.ended(job([condition("Suspended", "False"), found]), [])
     assert message is not None
-    status = job_status.final_status(RECORD, message)
+    status = final_status(RECORD, message)
     assert (status.state, status.exit_code, status.finished, status.final) == ("lost", 70, 1200.0, True)
     assert words in status.sentence
 
 
 def test_a_final_status_has_what_the_coordinator_left() -> None:
-    status = job_status.final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}})
+    status = final_status(RECORD, {**MESSAGE, "size": {"min": 1, "wanted": 3, "max": 4}})
     assert (status.state, status.exit_code, status.sentence) == ("failed", 7, "rank 0 failed")
     assert (status.started, status.finished, status.spent, status.round) == (1_001.0, 1_010.0, 1, 3)
     assert status.size.wanted == 3
-    bare = job_status.final_status(RECORD, {"outcome": OUTCOME})
+    bare = final_status(RECORD, {"outcome": OUTCOME})
     assert (bare.finished, bare.started, bare.size.wanted) == (0.0, None, 2)
 
 
@@ -125,10 +126,10 @@ def test_a_final_status_has_all_that_the_coordinator_printed_if_it_is_of_the_sam
     error = ErrorStatus("0", 0, 0, 7, traceback="long")
     before = job_status.waiting_status(RECORD, job(), [])
     printed = replace(before, state="failed", round=3, spent=1, error=error)
-    status = job_status.final_status(RECORD, MESSAGE, replace(printed, finished=5.0))
+    status = final_status(RECORD, MESSAGE, replace(printed, finished=5.0))
     assert (status.round, status.error, status.finished, status.exit_code) == (3, error, 1_010.0, 7)
-    other = job_status.final_status(RECORD, MESSAGE, replace(printed, state="succeeded", sentence="wrong"))
-    assert other == job_status.final_status(RECORD, MESSAGE)
+    other = final_status(RECORD, MESSAGE, replace(printed, state="succeeded", sentence="wrong"))
+    assert other == final_status(RECORD, MESSAGE)
 
 
 def waiting(coordinator: dict[str, Any], *pods: dict[str, Any]) -> tuple[str, str]:

@@ -15,6 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from petctl.cli.group import petctl
+from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.pods import manifests
@@ -373,9 +374,9 @@ def test_keys_of_a_store_are_as_secret_as_the_token(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "opens-the-store")
     job = Job(script="train.py", store="s3://bucket/runs")
     incomplete = cluster.backend.manifests(job, "train-22aa", False)
-    assert incomplete[0]["data"][manifests.GRANTS] == manifests.WITHHELD
+    assert incomplete[0]["data"][GRANTS] == manifests.WITHHELD
     assert "opens-the-store" not in json.dumps(incomplete) and not checked
     whole = cluster.backend.manifests(job, "train-22aa", True)
-    assert b"opens-the-store" in base64.b64decode(whole[0]["data"].pop(manifests.GRANTS))
+    assert b"opens-the-store" in base64.b64decode(whole[0]["data"].pop(GRANTS))
     assert "opens-the-store" not in json.dumps(whole[1:])
     assert checked == ["train-22aa"]  # nobody else would send the code

@@ -35,6 +35,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from petctl.agent.node.native import words_of
+from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, MANAGED, NODE, labels, object_name
 from petctl.clusters.kubernetes.pods.template_merge import patched
 from petctl.job.task import Code
@@ -50,8 +51,6 @@ SMALL_PIECE = 180 << 10
 """The same for `kubectl apply`: as base64, with all that is around it, it fits into an annotation."""
 RECOVERY = 15.0
 """Seconds in which all nodes find a new coordinator: some still try the address of the old one's pod, in vain."""
-GRANTS = "grants.json"
-"""In the job's Secret: what its nodes may do in stores, with the keys; only the coordinator sees it."""
 CREDENTIALS = ("token", "tls.crt", "tls.key", "join.json")
 """In the job's Secret, whether or not there are grants."""
 SECRETS = "petctl-secrets"
