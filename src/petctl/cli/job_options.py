@@ -60,9 +60,9 @@ _GROUPS = {  # names, value ("" of a flag), default, help
         ("--procs", "N", "1", "Workers per node: a number, cpu, gpu or auto."),
         ("--processes", "N", "--procs on each node", "With mpi: processes over all nodes, instead of --procs."),
         ("--gpus", "N", "0", "Nominal GPUs per node."),
-        ("--cpu", "N", "the cluster's", "CPUs to request per node, on Kubernetes: 4, 500m."),
-        ("--memory", "SIZE", "the cluster's", "Memory per node, in pods and containers: 16GiB; also its limit."),
-        ("--shm-size", "SIZE", "the cluster's", "Shared memory (/dev/shm) per node, on Kubernetes: 8GiB."),
+        ("--cpu", "N", "the cluster's", "CPUs per node: 4, 500m."),
+        ("--memory", "SIZE", "the cluster's", "The most memory of a node: 16GiB."),
+        ("--shm-size", "SIZE", "the cluster's", "Shared memory (/dev/shm) of a pod or container: 8GiB."),
     ],
     "Code and results": [
         ("--cwd", "DIR", "this directory", "Working directory; with --code, inside the snapshot."),

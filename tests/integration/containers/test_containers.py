@@ -259,3 +259,21 @@ def test_a_script_that_the_image_has_runs_where_it_lies(stage: ContainerStage) -
         done = command("run", "--image", PYTHON, "--no-upload", *words)
         assert (done.returncode, done.stdout) == (0, f"{seen}\n"), done.stderr
     assert not Path("/srv/train").exists(), "nothing is made on this machine for it"
+
+
+def test_containers_have_shared_memory_and_volumes_of_their_own(stage: ContainerStage) -> None:
+    (stage.path / "data" / "a").mkdir(parents=True)
+    (stage.path / "data" / "a" / "word").write_text("kept")
+    volumes = [
+        {"host_path": str(stage.path / "data"), "sub_path": "a", "path": "/in", "read_only": True},
+        {"empty_dir": "1MiB", "medium": "Memory", "path": "/fast"},
+    ]
+    (stage.path / "look.py").write_text(
+        "import os\n"
+        "sizes = [os.statvfs(path).f_blocks * os.statvfs(path).f_frsize for path in ('/dev/shm', '/fast')]\n"
+        "print(open('/in/word').read(), *sizes, os.access('/in', os.W_OK), os.access('/fast', os.W_OK))\n"
+    )
+    asked = {"shm_size": "4MiB", "volumes": volumes}
+    handle = submit(petctl.Job(script="look.py", image=PYTHON, code="none", kubernetes=asked))
+    assert handle.wait(60).state == "succeeded"
+    assert b"kept 4194304 1048576 False True" in b"".join(line.text for line in handle.logs())

@@ -39,3 +39,27 @@ def test_every_kill_is_noticed_once(tmp_path: Path, groups: str, file: str) -> N
 
 def test_a_machine_that_tells_nothing_has_killed_nothing(tmp_path: Path) -> None:
     assert not MemoryWatch(str(tmp_path), str(tmp_path)).killed()
+
+
+def test_a_limit_is_told_where_it_was_reached(tmp_path: Path) -> None:
+    own, proc = tmp_path / "cgroup" / "memory" / "a", tmp_path / "proc" / "self"
+    own.mkdir(parents=True)
+    proc.mkdir(parents=True)
+    (proc / "cgroup").write_text("4:memory:/a\n0::/b\n")
+    watch = MemoryWatch(str(tmp_path / "proc"), str(tmp_path / "cgroup"))
+    assert watch.limit() == 0
+    (own / "memory.oom_control").write_text("under_oom 0\noom_kill 1\n")
+    (own / "memory.limit_in_bytes").write_text("1000\n")
+    (own / "memory.max_usage_in_bytes").write_text("700\n")
+    assert watch.limit() == 0, "the machine had no more"
+    (own / "memory.memsw.max_usage_in_bytes").write_text("1000\n")
+    assert watch.limit() == 1000
+    (proc / "cgroup").write_text("0::/b\n")
+    new = tmp_path / "cgroup" / "b"
+    new.mkdir()
+    (new / "memory.max").write_text("2000\n")
+    for oom, limit in ((0, 0), (1, 2000)):
+        (new / "memory.events").write_text(f"max 9\noom {oom}\noom_kill 1\n")
+        assert watch.limit() == limit
+    (new / "memory.max").write_text("max\n")
+    assert watch.limit() == 0

@@ -134,13 +134,45 @@ def test_the_memory_of_a_job_limits_its_containers_and_the_users_options_win(pro
     assert record.notes == []
 
 
-def test_what_this_machine_does_not_give_is_told(tmp_path: Path) -> None:
-    asked = {"memory": "1GiB", "cpu": 2, "shm_size": "64MiB", "volumes": [{"claim": "data", "path": "/data"}]}
-    record = build_record(Job(shell="x", code="none", kubernetes=asked), directory(tmp_path), {})
-    assert record.notes == [
-        "--cpu and --shm-size and --volume of this job: no effect on this machine, only on Kubernetes",
-        "--memory 1GiB is not enforced: this machine limits the memory of containers (--image) only",
+def test_containers_have_what_a_job_asks_of_its_nodes(programs: Path, tmp_path: Path) -> None:
+    program(programs / "docker", DOCKER)
+    volumes = [
+        {"host_path": "/data", "path": "/in", "sub_path": "a", "read_only": True},
+        {"empty_dir": "1MiB", "medium": "Memory", "path": "/fast"},
+        {"claim": "models", "path": "/models"},
     ]
+    asked = {"cpu": "1500m", "shm_size": "64MiB", "volumes": volumes}
+    record = build_record(Job(shell="x", code="none", image="x:1", kubernetes=asked), directory(tmp_path), {})
+    container = LocalRequest.of(record).container
+    own = ["--mount", "type=bind,src=/data/a,dst=/in,readonly", "--mount", "type=tmpfs,dst=/fast,tmpfs-size=1048576"]
+    assert container["options"] == ["--cpus=1.5", *own]
+    assert after(container["run"], "--shm-size") == ["67108864"]
+    assert after(container["run"], "--ipc") == ["private"]
+    assert LocalRequest.of(record).limits == {}
+    assert record.notes == [
+        "not mounted on this machine: claim models at /models; "
+        "containers (--image) here have host_path and empty_dir in memory, Kubernetes has all of them"
+    ]
+
+
+def test_what_this_machine_does_not_give_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    volumes = [{"claim": "data", "path": "/data"}, {"host_path": "/in/", "path": "/in"}]
+    asked = {"memory": "1GiB", "cpu": 2, "shm_size": "64MiB", "volumes": volumes}
+    job = Job(shell="x", code="none", kubernetes=asked)
+    parents = "petctl.clusters.local.controller.cgroups.parents"
+    monkeypatch.setattr(parents, lambda limits: ({"cpu": None}, {"memory": "/x cannot be written"}))
+    record = build_record(job, directory(tmp_path), {})
+    assert LocalRequest.of(record).limits == {"cpu": 2.0}
+    assert record.notes == [
+        "--memory 1GiB is not enforced: no control group can be made for it here (/x cannot be written); it takes "
+        "root, a scope of the user's own (systemd-run --user --scope petctl run ...), or a container (--image)",
+        "--shm-size 64MiB: no effect on processes of this machine, which share its /dev/shm; "
+        "containers (--image) have their own",
+        "not mounted on this machine: claim data at /data; "
+        "containers (--image) here have host_path and empty_dir in memory, Kubernetes has all of them",
+    ]
+    monkeypatch.setattr(parents, lambda limits: (dict.fromkeys(limits), {}))
+    assert LocalRequest.of(build_record(job, directory(tmp_path), {})).limits == {"memory": 1 << 30, "cpu": 2.0}
 
 
 def test_no_engine_is_needed_without_an_image(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from petctl.job.task import Code, Folder, Role, Timing
 from petctl.rendezvous.core.events import Config
 from tests.unit.records import job_record
 
-LOCAL = LocalRequest(["python3"], 4, [["a", "b"]], "0.0.0.0", "10.0.0.1", -3, {"engine": "docker"}, 2, ["0", "1"])
+LOCAL = LocalRequest(
+    ["python3"], 4, [["a", "b"]], "0.0.0.0", "10.0.0.1", -3, {"engine": "docker"}, 2, ["0", "1"], {"cpu": 1.5}
+)
 FULL = job_record(
     "full-22aa",
     {

@@ -6,6 +6,7 @@ import os
 from typing import List
 
 _ROOT = "/sys/fs/cgroup"
+_FULL = 0.99  # version 1 does not count what it refused; pages are had in batches
 
 
 class MemoryWatch:
@@ -19,6 +20,17 @@ class MemoryWatch:
         """Has it killed anything since this was asked last?"""
         before, self._seen = self._seen, self._kills()
         return self._seen > before
+
+    def limit(self) -> int:
+        """The bytes that the own control group may use, where it has wanted more; else 0."""
+        for place in self._places():
+            counts = dict(line.partition(" ")[::2] for line in _lines(place))
+            if counts:
+                group, new = os.path.dirname(place), place.endswith("events")
+                most = _number(f"{group}/{'memory.max' if new else 'memory.limit_in_bytes'}")
+                used = [_number(f"{group}/memory.{kind}max_usage_in_bytes") for kind in ("", "memsw.")]
+                return most if (counts.get("oom") != "0" if new else max(used) >= most * _FULL) else 0
+        return 0
 
     def _kills(self) -> int:
         """Of the own control group, else of the machine."""
@@ -41,6 +53,11 @@ class MemoryWatch:
                 names = [os.path.join(self._cgroups, at, "memory.events") for at in (path, "")]
             places += names if number == "0" or "memory" in kind.split(",") else []
         return places
+
+
+def _number(path: str) -> int:
+    words = "".join(_lines(path)[:1])
+    return int(words) if words.isdigit() else 0
 
 
 def _lines(path: str) -> List[str]:

@@ -21,6 +21,7 @@ from petctl.agent.health.stacks import user_stacks
 from petctl.agent.logs.log_files import is_full, read_end
 from petctl.agent.workers.workers import Worker
 from petctl.rendezvous.core.messages import Failure
+from petctl.text import amount
 
 _LINES = 30
 _BYTES = 8192
@@ -51,6 +52,10 @@ def explain(worker: Worker, node: str, memory: Optional[MemoryWatch] = None) -> 
     if not message and not worker.signal and is_full(os.path.dirname(launch.err)):
         message = f"it left no message: no space left on the disk of its log files ({os.path.dirname(launch.err)})"
     cause = cause_of(worker.code or 0, name, message, traceback, err, launch.out, memory)
+    limit = memory.limit() if cause == causes.HOST_MEMORY and memory is not None else 0
+    if limit and (worker.signal or _CHILD_KILLED.search(message)):
+        told = f"killed: node {node} used more than its {amount(limit)} of memory"
+        message = told if worker.signal else f"{message} ({told})"
     if cause == causes.MISSING_MODULE and os.path.basename(launch.argv[0]).startswith("python"):
         message += f" (the interpreter is {launch.argv[0]})"
     return Failure(

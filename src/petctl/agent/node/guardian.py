@@ -27,6 +27,7 @@ from petctl.errors import UsageError
 from petctl.files import make_private_directory, take_lock
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+CGROUPS = "PETCTL_CGROUPS"  # the control groups that limit the agent and all below it, one a line
 _PATIENCE = 10.0  # for killed processes to vanish; one in an uninterruptible system call may never
 
 
@@ -63,6 +64,7 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
     lock = _take_lock(state_dir) if state_dir else -1
     directory = runtime_dir.make(state_dir)
     subreaper = native.set_child_subreaper(True)
+    groups = os.environ.pop(CGROUPS, "").splitlines()  # not for what the guardian starts beside the agent
     alive_read, alive_write = os.pipe()
     request_read, request_write = os.pipe()
     # Blocked until each side can handle them: a signal that comes early must not be lost, nor kill only one of the two.
@@ -73,12 +75,13 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
         os.close(alive_write)
         os.close(request_read)
         os.setsid()  # Ctrl-C reaches it once, through the guardian
+        _enter(groups)
         _leave(run_agent(Lifeline(alive_read, request_write, guardian, subreaper, directory)))
     os.close(alive_read)
     os.close(request_write)
-    groups: List[int] = []
-    code = _wait(agent, request_read, groups)
-    _kill_the_rest(key_tail, groups)
+    workers: List[int] = []
+    code = _wait(agent, request_read, workers)
+    _kill_the_rest(key_tail, workers)
     runtime_dir.remove(directory)
     os.close(alive_write)
     if lock >= 0:
@@ -105,6 +108,15 @@ def _write_pid(path: str) -> None:
         pass  # said nowhere: its log is on the same disk
     finally:
         os.close(fd)
+
+
+def _enter(groups: List[str]) -> None:
+    for group in groups:
+        try:
+            with open(os.path.join(group, "cgroup.procs"), "w", encoding="ascii") as file:
+                file.write("0\n")
+        except OSError as error:
+            print(f"petctl: runs without the limits of {group}: {error.strerror}", file=sys.stderr, flush=True)
 
 
 def _leave(code: int) -> None:

@@ -28,12 +28,16 @@ from petctl.config.settings import positive_setting
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job, parse_bytes
+from petctl.job.spec.volumes import Volume
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.submission.task import check_command, check_interpreter, interpreter, task_of, working_directory
 from petctl.text import counted
 
 if TYPE_CHECKING:
     from petctl.clusters.local.pools.spec import FleetSpec
+
+_VOLUMES_HERE = "containers (--image) here have host_path and empty_dir in memory, Kubernetes has all of them"
+_PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 
 
 def build_record(
@@ -88,7 +92,8 @@ class LocalBuilder(RecordBuilder):
         asked = job.gpus or (self.fleet.gpus_per_node if self.fleet else 0)
         self._gpus = gpus_per_node(asked, job.procs, job.nodes.max, self._devices)
         self._address = advertised_address(job.listen)
-        self.notes = [*self.notes, *_not_here(job)]
+        self._limits, refused = _limits(job)
+        self.notes = [*self.notes, *refused, *_not_here(job)]
         python = job.python if job.image and not job.python else interpreter(job, self._cwd, os.environ)
         if not (job.image or job.prepare or self.fleet):  # these may bring it
             check_interpreter(job, python)
@@ -128,6 +133,7 @@ class LocalBuilder(RecordBuilder):
             priority=job.priority,
             slots=self._slots,
             container=container,
+            limits=self._limits,
             gpus=gpus,
             devices=devices,
         )
@@ -165,10 +171,13 @@ class LocalBuilder(RecordBuilder):
             places.append(task.checkpoint_dir)
         here = [place for place in places if place.startswith("/")]
         engine = find_engine(self.settings, job.image)
-        memory = job.kubernetes.memory
-        limits = [f"--memory={parse_bytes(f'{memory}B')}"] if memory else []
+        asked = job.kubernetes
+        limits = [f"--memory={parse_bytes(f'{asked.memory}B')}"] if asked.memory else []
+        limits += [f"--cpus={_processors(asked.cpu):g}"] if asked.cpu else []
+        limits += [word for volume in asked.volumes if _is_here(job, volume) for word in _mount_words(volume)]
         options = [*limits, *engine_options(self.settings)]  # the last one counts
-        return container_plan(engine, job.image, options, self.place, here, job.image_credentials)
+        shm = parse_bytes(f"{asked.shm_size}B") if asked.shm_size else 0
+        return container_plan(engine, job.image, options, self.place, here, job.image_credentials, shm)
 
     def _own_directory(self) -> str:
         """The user's directory, in which workers run; empty: they run in the snapshot, which has all that they open."""
@@ -186,17 +195,62 @@ class LocalBuilder(RecordBuilder):
         return copy_reason(task)
 
 
+def _limits(job: Job) -> tuple[dict[str, float], list[str]]:
+    """What the job's processes may use here, a node; and what of it cannot be enforced, in words."""
+    asked = job.kubernetes
+    limits: dict[str, float] = {"memory": parse_bytes(f"{asked.memory}B")} if asked.memory else {}
+    limits |= {"cpu": _processors(asked.cpu)} if asked.cpu else {}
+    if job.image or not limits:
+        return {}, []  # its engine limits it
+    from petctl.clusters.local.controller.cgroups import parents
+
+    possible, refused = parents(limits)
+    said = {"memory": f"--memory {asked.memory}B", "cpu": f"--cpu {asked.cpu}"}
+    notes = [
+        f"{said[name]} is not enforced: no control group can be made for it here ({why}); it takes root, a scope of "
+        "the user's own (systemd-run --user --scope petctl run ...), or a container (--image)"
+        for name, why in refused.items()
+    ]
+    return {name: limits[name] for name in possible}, notes
+
+
 def _not_here(job: Job) -> list[str]:
-    """What the job asks of a node and this machine does not give it, in words."""
-    pods = job.kubernetes
-    asked = {"--cpu": pods.cpu, "--shm-size": pods.shm_size, "--volume": pods.volumes}
-    names = [name for name, value in asked.items() if value]
-    notes = [f"{' and '.join(names)} of this job: no effect on this machine, only on Kubernetes"] if names else []
-    if pods.memory and not job.image:
+    """What else the job asks of a node and this machine does not give it, in words."""
+    asked, notes = job.kubernetes, []
+    if asked.shm_size and not job.image:
         notes.append(
-            f"--memory {pods.memory}B is not enforced: this machine limits the memory of containers (--image) only"
+            f"--shm-size {asked.shm_size}B: no effect on processes of this machine, which share its /dev/shm; "
+            "containers (--image) have their own"
         )
+    away = [f"{volume.kind} {volume.source} at {volume.path}" for volume in asked.volumes if not _is_here(job, volume)]
+    if away:
+        notes.append(f"not mounted on this machine: {', '.join(away)}; {_VOLUMES_HERE}")
     return notes
+
+
+def _is_here(job: Job, volume: Volume) -> bool:
+    """Whether the nodes see it at its path: in containers what can be mounted, else what has this very path."""
+    if job.image:
+        return volume.kind == "host_path" or bool(volume.medium)
+    return volume.kind == "host_path" and not volume.sub_path and volume.source.rstrip("/") == volume.path
+
+
+def _mount_words(volume: Volume) -> list[str]:
+    """For a host path, or a directory in memory."""
+    from petctl.clusters.local.containers.node_containers import bind
+
+    if volume.kind == "host_path":
+        words = bind(str(Path(volume.source, volume.sub_path)), volume.path)
+    else:
+        size = [f"tmpfs-size={parse_bytes(f'{volume.source}B')}"] if volume.source else []
+        words = ",".join(["type=tmpfs", f"dst={volume.path}", *size])
+    return ["--mount", f"{words},readonly" if volume.read_only else words]
+
+
+def _processors(amount: str) -> float:
+    """As a number, of an amount as Kubernetes writes it: 4, 500m."""
+    number = amount.rstrip("numkMGTPEi") if not amount[-1].isdigit() else amount
+    return float(number) * _PARTS.get(amount[len(number) :], 1.0)
 
 
 def _batchai_places(said: Mapping[str, Any]) -> list[str]:

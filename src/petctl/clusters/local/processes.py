@@ -77,6 +77,10 @@ def sweep(job: str, state_directories: Path, node: str = "", patience: float = 5
         if not found or time.monotonic() > deadline:
             for directory in [state_directories / node] if node else state_directories.glob("*"):
                 runtime_dir.remove_of(str(directory))
+                if (directory / "cgroups").exists():
+                    from petctl.clusters.local.controller import cgroups  # few jobs have any
+
+                    cgroups.remove(directory)
             return ended
         for pid in found:
             ended += _end(pid, mark, deadline)

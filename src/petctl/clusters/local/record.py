@@ -25,6 +25,7 @@ class LocalRequest:
     container: Dict[str, Any] = field(default_factory=dict)  # how nodes are put into one; empty: they are not
     gpus: int = 0  # of each node
     devices: List[str] = field(default_factory=list)  # all that there are for the job
+    limits: Dict[str, float] = field(default_factory=dict)  # of a node that is no container: memory, cpu
 
     @classmethod
     def of(cls, record: JobRecord) -> LocalRequest:

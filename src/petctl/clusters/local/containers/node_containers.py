@@ -58,9 +58,16 @@ except OSError as error:
 
 
 def container_plan(
-    engine: Engine, image: str, options: Sequence[str], directory: JobDirectory, places: Sequence[str], secret: str
+    engine: Engine,
+    image: str,
+    options: Sequence[str],
+    directory: JobDirectory,
+    places: Sequence[str],
+    secret: str,
+    shm: int = 0,
 ) -> dict[str, Any]:
-    """What a job's record says of its containers: the words that are the same for all nodes, and no secret."""
+    """What a job's record says of its containers: the words that are the same for all nodes, and no secret. `shm`: the
+    bytes of a /dev/shm of their own."""
     cache = directory.home / "cache" / "images" / sha256(image.encode()).hexdigest()[:16]
     python = str(directory.home / "cache" / "python" / copy_name())
     made = [str(directory.path), str(cache)]
@@ -70,12 +77,13 @@ def container_plan(
         made.append(environment["HOME"])
     run = [
         *("run", "--rm", "--pull", "never", "--log-driver", "none"),
-        *("--network", "host", "--pid", "host", "--ipc", "host", "--security-opt", "label=disable"),
+        *("--network", "host", "--pid", "host", "--security-opt", "label=disable"),
+        *(("--ipc", "private", "--shm-size", f"{shm}") if shm else ("--ipc", "host")),
         *_user(engine),
         *_limits(),
         *(word for name, value in environment.items() for word in ("--env", f"{name}={value}")),
-        *(word for path in _outermost([*made, *places]) for word in ("--mount", _bind(path))),
-        *("--mount", f"{_bind(python)},readonly"),
+        *(word for path in _outermost([*made, *places]) for word in ("--mount", bind(path))),
+        *("--mount", f"{bind(python)},readonly"),
         *("--workdir", "/", "--entrypoint", words_of(python)[0]),
     ]
     return {
@@ -203,6 +211,7 @@ def _outermost(paths: Sequence[str]) -> list[str]:
     return kept
 
 
-def _bind(path: str) -> str:
-    fields = ("type=bind", f"src={path}", f"dst={path}")
+def bind(path: str, inside: str = "") -> str:
+    """What --mount is told to show a path of this machine, under the same name or another."""
+    fields = ("type=bind", f"src={path}", f"dst={inside or path}")
     return ",".join('"{}"'.format(field.replace('"', '""')) if set(',"') & set(field) else field for field in fields)

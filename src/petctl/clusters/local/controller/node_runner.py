@@ -17,8 +17,10 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
+from petctl.agent.node.guardian import CGROUPS
 from petctl.clusters.local.commands import node_argv
 from petctl.clusters.local.controller.standby import end_of
 from petctl.clusters.local.job_directory import JobDirectory
@@ -68,6 +70,7 @@ class NodeRunner(Nodes):
     def __init__(self, directory: JobDirectory, journal: Journal, record: JobRecord, request: LocalRequest) -> None:
         super().__init__(record.id, record.config)
         self.directory, self.journal = directory, journal
+        self.limits = request.limits  # of a node that is no container
         self.container = request.container  # how the nodes' containers are started; empty: they are processes
         self.patience = CONTAINER_PATIENCE if self.container else REPLACE_PATIENCE
         self.nodes: Dict[str, LocalNode] = {}
@@ -250,10 +253,11 @@ class NodeRunner(Nodes):
         state.mkdir(parents=True, exist_ok=True)
         number = 1 + self.journal.history.restarts.get(node.name, 0) + again
         argv = node_argv(self.directory, node.name, self.options(node.name), self.container, number)
+        env = {**os.environ, CGROUPS: "\n".join(self._limited(node.name, state))} if self.limits else None
         with open(state / "agent.log", "ab", buffering=0) as log:
             node.log_from = log.tell()
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", start_new_session=True, env=env
             )
         node.pid, node.sentence = process.pid, "joining"
         if again:
@@ -261,6 +265,16 @@ class NodeRunner(Nodes):
         sentence = f"started node {node.name} {'again ' if again else ''}(pid {process.pid})"
         self.journal.event("node", sentence, node=node.name, pid=process.pid, restart=again)
         return process
+
+    def _limited(self, name: str, state: Path) -> List[str]:
+        """The control groups for it; none, with a word about it, where they cannot be made any more."""
+        from petctl.clusters.local.controller import cgroups
+
+        try:
+            return cgroups.make(state, self.limits)
+        except OSError as error:
+            self.journal.event("node", f"node {name} runs without its limits: {error}", node=name)
+            return []
 
     async def _clean_up(self, node: LocalNode) -> None:
         """Until nothing of the node's last life is left, its lock included."""
