@@ -14,18 +14,20 @@ A backend knows no rounds or ranks, keeps no status and retries nothing: the coo
 
 from __future__ import annotations
 
+import math
 import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from petctl.clusters.printed import Printed
-from petctl.errors import NotFound
+from petctl.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:
-    from petctl.clusters.base import Listed
+    from petctl.clusters.base import Listed, LogFilter, LogLine
+    from petctl.clusters.printed import Printed
     from petctl.job.record import JobRecord
     from petctl.job.spec import Job
     from petctl.job.status import JobStatus
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from petctl.rendezvous.net.join_file import JoinFile
 
 COORDINATOR, NODE = "coordinator", "node"  # roles of what prints
+REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator, as a rule
 
 Ask = Callable[..., Any]
 """`ask(call, patience=30.0, **params)`: the coordinator's answer; Unreachable where none can be asked now."""
@@ -42,10 +45,19 @@ class Inspection(ABC):
     """One job, as its cluster tells of it at one moment: ended, running, or waiting for something."""
 
     job_id: str
-    over = False  # how it ended is known
     begun = False  # its coordinator is not its first one: workers may be at work without it
     asks = False  # its coordinator may be asked
     suspended = False  # its platform does not let it run
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended, and how is known."""
+        return False
+
+    @property
+    def replaced_within(self) -> float:
+        """Seconds that a wish waits for a coordinator."""
+        return REPLACED_WITHIN
 
     @abstractmethod
     def status(self) -> JobStatus:
@@ -115,6 +127,14 @@ class Backend(ABC, Generic[Job_]):
         """Writes that archive."""
         raise NotImplementedError
 
+    def own_archive(self, record: JobRecord) -> Path | None:
+        """That archive, where the job has one on this machine."""
+        return None
+
+    def notes(self, record: JobRecord) -> list[str]:
+        """What the job's submitter should know, one sentence each."""
+        return list(record.notes)
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -125,9 +145,18 @@ class Backend(ABC, Generic[Job_]):
     def inspect(self, job_id: str) -> Job_:
         """How the job stands; NotFound."""
 
+    def attend(self, job_id: str) -> float:
+        """`Cluster.attend`, for platforms that do not see to their jobs themselves."""
+        return math.inf
+
     @abstractmethod
     def printed(self, job_id: str, role: str) -> Printed:
         """What the job's coordinator (events, as JSON lines) or its nodes (tagged lines of workers) have printed."""
+
+    def log_files(self, job_id: str, wanted: LogFilter, over: Callable[[], bool] | None) -> Iterator[LogLine] | None:
+        """The workers' lines where the platform keeps them in files, with `over` followed until then; None where nodes
+        print them."""
+        return None
 
     def explain_events(self, job_id: str, events: Iterator[dict[str, Any]], follow: bool) -> Iterator[dict[str, Any]]:
         """The events with what only the cluster knows."""
@@ -139,9 +168,22 @@ class Backend(ABC, Generic[Job_]):
         """Sees to it that there are so many nodes; `ask`: the coordinator, which knows the bounds."""
         return str(ask("scale", wanted=wanted))
 
-    @abstractmethod
+    def cancel(self, job: Job_, kill: bool, ask: Ask) -> str:
+        """Asks the coordinator to end the job; one that has none now is ended by its platform, for ever."""
+        from petctl.rendezvous.core.messages import CANCELLED, Outcome
+
+        if job.over:
+            return "has ended already"
+        if job.asks and not job.suspended:  # a suspended one may still answer, and goes before it tells the outcome
+            with suppress(Unreachable):  # it may have just begun, and not listen yet
+                return str(ask("cancel", kill=kill))
+        when = "while its coordinator was away" if job.begun or job.asks else "before it started"
+        self.stop(job, Outcome(CANCELLED, 130, f"cancelled by the user {when}"))
+        return f"cancelled {when}"
+
     def stop(self, job: Job_, outcome: Outcome) -> None:
         """Ends a job whose coordinator cannot be asked; this is how it has ended."""
+        raise NotImplementedError
 
     @abstractmethod
     def delete(self, job: Job_) -> None:
@@ -158,7 +200,8 @@ class Backend(ABC, Generic[Job_]):
         return {}
 
     def nodes(self, job: Job_) -> Mapping[str, Any]:
-        """The nodes that run, by their names; what each is, `dial` and `execute` know."""
+        """The nodes that run, by their names, first the one that is meant where none is named; what each is, `dial` and
+        `execute` know."""
         return {}
 
     def dial(self, node: Any, port: int) -> socket.socket:

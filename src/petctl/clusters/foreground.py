@@ -7,12 +7,18 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+
+from petctl.errors import UsageError
 
 
 def run_in_foreground(argv: Sequence[str], cwd: str | None = None, env: Mapping[str, str] | None = None) -> int:
-    """Its exit code as a shell would say it; OSError where it cannot be started."""
-    with _left_to_the_command():
-        code = subprocess.run(argv, cwd=cwd, env=env, check=False).returncode
+    """Its exit code as a shell would say it."""
+    try:
+        with _left_to_the_command():
+            code = subprocess.run(argv, cwd=cwd, env=env, check=False).returncode
+    except OSError as error:
+        raise UsageError(f"cannot run {argv[0]!r} in {cwd or Path.cwd()}: {error.strerror}") from None
     return code if code >= 0 else 128 - code
 
 

@@ -7,7 +7,6 @@ asks once hears of it. News are waited for where they arise, at the coordinator,
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -20,19 +19,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from petctl.clusters.backend import COORDINATOR, NODE, Backend, Inspection
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Listed, LogFilter, LogLine
 from petctl.clusters.patience import AWAY, Patience
-from petctl.clusters.printed import event_lines, worker_lines
-from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
+from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.job.record import JobRecord, Output
 from petctl.job.status import JobStatus
-from petctl.rendezvous.core.decide import natural
-from petctl.rendezvous.core.messages import CANCELLED, Outcome
 
 if TYPE_CHECKING:
     from petctl.job.spec import Job
 
 WATCH = 20.0  # seconds that one question may stay open
 LOOK_ANYWAY = 5.0  # seconds: not all that becomes of a job shows in its coordinator, or in the platform's news of that
-REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator
 
 
 Supplied = TypeVar("Supplied", bound=Backend[Any])
@@ -65,6 +60,9 @@ class ManagedCluster(Generic[Supplied]):
         code = record.code
         if not code:
             return record
+        archive = self.backend.own_archive(record)
+        if archive is not None:
+            return replace(record, code={**code, "archive": str(archive)})
         # Never the path that the record names: whoever may edit it could have any file of this machine sent.
         from petctl.bundle.bundle_cache import Cabinet, is_snapshot_id
         from petctl.submission.code import bounds_of
@@ -77,7 +75,7 @@ class ManagedCluster(Generic[Supplied]):
         return replace(record, code={**code, "archive": str(cabinet.path(code["id"]))})
 
     def notes(self, job_id: str) -> list[str]:
-        return list(self.backend.record(job_id).notes)
+        return self.backend.notes(self.backend.record(job_id))
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -88,8 +86,7 @@ class ManagedCluster(Generic[Supplied]):
         return self.backend.list(wanted)
 
     def attend(self, job_id: str) -> float:
-        """Nothing: the platform sees to its jobs."""
-        return math.inf
+        return self.backend.attend(job_id)
 
     def status(self, job_id: str) -> JobStatus:
         """From the coordinator while it lives, else from what is left of it."""
@@ -98,16 +95,13 @@ class ManagedCluster(Generic[Supplied]):
     def _look(self, job_id: str) -> tuple[JobStatus, Inspection]:
         found = self.backend.inspect(job_id)
         if found.over or not found.asks:
-            return self._named(found.status()), found
+            return found.status(), found
         try:
             answer = found.ask("watch", seen=-1, within=0.0)
         except Unreachable:
-            return self._named(found.status()), found
+            return found.status(), found
         self._versions[job_id] = int(answer["version"])
-        return self._named(found.explain(not_over(JobStatus.from_dict(answer["status"])))), found
-
-    def _named(self, status: JobStatus) -> JobStatus:
-        return replace(status, cluster=self.name)
+        return found.explain(not_over(JobStatus.from_dict(answer["status"]))), found
 
     def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
         deadline, patience = time.monotonic() + timeout, Patience()
@@ -134,6 +128,8 @@ class ManagedCluster(Generic[Supplied]):
         found.wait(min(timeout, LOOK_ANYWAY))
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
+        from petctl.clusters.printed import event_lines
+
         self.backend.inspect(job_id)
         printed = self.backend.printed(job_id, COORDINATOR)
         told = printed.follow(partial(self._over, job_id)) if follow else printed.so_far()
@@ -141,17 +137,23 @@ class ManagedCluster(Generic[Supplied]):
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What nodes have printed for the workers; of a job that has ended, what its store has."""
-        if self._over(job_id) and not follow:
+        over = partial(self._over, job_id)
+        own = self.backend.log_files(job_id, wanted, over if follow else None)
+        if own is not None:
+            return own
+        if not follow and over():
             record = self.backend.record(job_id)
             if record.results.logs:
                 from petctl.clusters.archived_logs import stored_lines
 
                 return stored_lines(record, self.home, wanted)
+        from petctl.clusters.printed import worker_lines
+
         printed = self.backend.printed(job_id, NODE)
         if not follow:
             return worker_lines(printed.so_far(), wanted)
         past = printed.so_far(then_follow=True) if wanted.tail is not None else ()
-        coming = printed.follow(partial(self._over, job_id))
+        coming = printed.follow(over)
         return chain(worker_lines(past, wanted), worker_lines(coming, wanted._replace(tail=None)))
 
     def _over(self, job_id: str) -> bool:
@@ -172,31 +174,28 @@ class ManagedCluster(Generic[Supplied]):
 
     def scale(self, job_id: str, wanted: int) -> str:
         self._needs(SCALE)
-        found = self.backend.inspect(job_id)
-        if found.over:
-            raise UsageError(f"{job_id} has ended and cannot be scaled")
+        self.attend(job_id)
+        found = self._live(job_id, "scaled")
         return self.backend.resize(found, wanted, partial(self._ask_soon, found))
 
     def cancel(self, job_id: str, kill: bool) -> str:
-        """Asks the coordinator; a job that has none now is ended by its platform, for ever."""
         found = self.backend.inspect(job_id)
+        return self.backend.cancel(found, kill, partial(self._ask_soon, found))
+
+    def _live(self, job_id: str, verb: str) -> Inspection:
+        found: Inspection = self.backend.inspect(job_id)
         if found.over:
-            return "has ended already"
-        if found.asks and not found.suspended:  # a suspended one may still answer, and goes before it tells the outcome
-            with suppress(Unreachable):  # it may have just begun, and not listen yet
-                return str(self._ask_soon(found, "cancel", kill=kill))
-        when = "while its coordinator was away" if found.begun or found.asks else "before it started"
-        self.backend.stop(found, Outcome(CANCELLED, 130, f"cancelled by the user {when}"))
-        return f"cancelled {when}"
+            raise UsageError(f"{job_id} has ended ({found.status().state}) and cannot be {verb}")
+        return found
 
     def _ask_soon(self, found: Inspection, call: str, **params: Any) -> Any:
         """The coordinator's answer, also where one is just starting or being replaced."""
-        deadline = time.monotonic() + REPLACED_WITHIN
+        began = time.monotonic()
         while True:
             try:
                 return found.ask(call, **params)
             except Unreachable:
-                left = deadline - time.monotonic()
+                left = began + found.replaced_within - time.monotonic()
                 if left <= 0:
                     raise
                 found.wait(min(left, 1.0))
@@ -206,6 +205,8 @@ class ManagedCluster(Generic[Supplied]):
         return f"{self.backend.stuck_advice(job_id)} run petctl rm --force {job_id} again"
 
     def remove(self, job_id: str) -> None:
+        with suppress(InternalError):  # a damaged job can be removed, too
+            self.attend(job_id)
         found = self.backend.inspect(job_id)
         if not found.over:
             raise UsageError(f"{job_id} has not ended; cancel it first: petctl cancel {job_id}")
@@ -215,7 +216,7 @@ class ManagedCluster(Generic[Supplied]):
 
     def execute(self, job_id: str, argv: list[str], node: str | None) -> int:
         self._needs(EXEC)
-        found = self.backend.inspect(job_id)
+        found = self._live(job_id, "entered")
         return self.backend.execute(found, self._node(found, node), argv)
 
     def forward(
@@ -224,24 +225,25 @@ class ManagedCluster(Generic[Supplied]):
         from petctl.clusters.port_forward import forwarded
 
         self._needs(FORWARD)
-        there = self._node(self.backend.inspect(job_id), node)
+        there = self._node(self._live(job_id, "reached"), node)
         return forwarded(lambda: self.backend.dial(there, port), local_port, tell)
 
     def token(self, job_id: str, path: Path, address: str | None) -> None:
         from petctl.rendezvous.net.join_file import write_join_file
 
-        found = self.backend.inspect(job_id)
+        found = self._live(job_id, "joined")
         self._needs(JOIN)
         write_join_file(path, self.backend.join_file(found, address))
 
     def _node(self, found: Inspection, node: str | None) -> Any:
         """This node, or the first one that runs."""
         alive = self.backend.nodes(found)
-        name = min(alive, key=natural, default="") if node is None else node
+        if node is None and not alive:
+            raise UsageError(f"{found.job_id} has no node yet: {found.status().sentence}")
+        name = next(iter(alive)) if node is None else node
         if name not in alive:
-            known = ", ".join(sorted(alive, key=natural)) or "none"
-            which = f"no running node {node!r}" if node is not None else "no node that runs"
-            raise NotFound(f"{found.job_id} has {which}; those that run: {known}")
+            known = ", ".join(alive) or "none"
+            raise NotFound(f"{found.job_id} has no running node {name!r}; its nodes: {known}")
         return alive[name]
 
     def _needs(self, capability: str) -> None:
@@ -268,8 +270,8 @@ class ManagedCluster(Generic[Supplied]):
         missing = sorted(wanted - set(self.list_secrets())) if wanted else []
         if missing:
             raise NotFound(
-                f"there is no secret {missing[0]!r} in {self.name}; create it with: petctl secret set -c {self.name} "
-                f"{missing[0]}"
+                f"there is no secret {missing[0]!r} in {self.name}; create it with: petctl secret set {missing[0]} "
+                f"-c {self.name}"
             )
 
 
@@ -286,13 +288,14 @@ def is_short(status: JobStatus) -> bool:
 
 def check_stores(record: JobRecord, home: Path) -> None:
     """A missing bucket or a wrong key is told now; code that a store can keep is sent there."""
-    if not record.grants:
-        return
-    from petctl.submission import code_store
-    from petctl.submission.folder_mounts import check_folders
-    from petctl.submission.results import check_results
+    if record.grants:
+        from petctl.submission.folder_mounts import check_folders
+        from petctl.submission.results import check_results
 
-    check_folders(record.folders, home)
-    check_results(record.grants, home)
-    if code_store.GRANT in record.grants:
-        code_store.keep_code(record.code, record.grants, home)
+        check_folders(record.folders, home)
+        check_results(record.grants, home)
+    code = record.code
+    if code and (record.task.code.grant or not Path(code["archive"]).exists()):
+        from petctl.submission.code_store import keep_code
+
+        keep_code(code, record.grants, home)

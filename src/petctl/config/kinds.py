@@ -16,7 +16,7 @@ GROUP = "petctl.clusters"
 DEFAULT = "local"
 KINDS = {
     "debug": "petctl.clusters.debug.backend",
-    "local": "petctl.clusters.local.cluster",
+    "local": "petctl.clusters.local.backend",
     "kubernetes": "petctl.clusters.kubernetes.backend",
     "k8s": "petctl.clusters.kubernetes.backend",
 }

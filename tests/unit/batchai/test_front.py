@@ -16,8 +16,9 @@ import click
 import pytest
 
 from petctl.clusters.base import find_cluster
-from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.local.backend import LocalBackend
 from petctl.clusters.local.pools import pool
+from petctl.clusters.managed import ManagedCluster
 from petctl.compat.batchai.cli.base_command import VerbGroup, spread
 from petctl.compat.batchai.cli.verbs import OWN
 from petctl.compat.batchai.service.names import resource_id
@@ -248,8 +249,8 @@ def test_what_is_said_of_this_machine_holds_for_its_clusters(batchai: FrontEnd, 
 
 def cluster_settings_of(home: Path, name: str) -> Mapping[str, Any]:
     cluster = find_cluster(name, home)
-    assert isinstance(cluster, LocalCluster)
-    return cluster.settings
+    assert isinstance(cluster, ManagedCluster) and isinstance(cluster.backend, LocalBackend)
+    return cluster.backend.settings
 
 
 def test_a_cluster_mounts_what_it_is_told_to(batchai: FrontEnd, home: Path) -> None:

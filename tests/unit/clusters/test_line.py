@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from petctl.clusters.base import AlreadyExists
-from petctl.clusters.local.cluster import LocalCluster
+from petctl.clusters.local.backend import connect
 from petctl.clusters.local.controller.spawn import LOCK_OPTION, start_supervisor, take_over
 from petctl.clusters.local.controller.start_environment import keep_environment
 from petctl.clusters.local.finalize import finalize
@@ -42,7 +42,7 @@ class Scene:
         self.home, self.jobs = home, home / "jobs"
         self.started: list[str] = []
         self.locks: dict[str, int] = {}
-        self.cluster = LocalCluster(home, {"slots": 2})
+        self.cluster = connect(home, {"slots": 2})
         monkeypatch.setattr(line_module, "start_supervisor", self._start)
 
     def _start(self, directory: JobDirectory) -> bool:
@@ -335,7 +335,7 @@ def test_of_two_who_remove_a_job_one_is_told(scene: Scene, monkeypatch: pytest.M
         directory.path.rename(scene.jobs / ".new-of-another")
         return status
 
-    monkeypatch.setattr("petctl.clusters.local.cluster.newest_status", removed_meanwhile)
+    monkeypatch.setattr("petctl.clusters.local.backend.newest_status", removed_meanwhile)
     with pytest.raises(NotFound, match="just removed by another process"):
         scene.cluster.remove("a")
     with pytest.raises(NotFound, match="another process removed it"):

@@ -9,8 +9,8 @@ import pytest
 
 from petctl.clusters.base import find_cluster
 from petctl.clusters.local.addresses import advertised_address, check_listen
+from petctl.clusters.local.backend import make_checkpoints
 from petctl.clusters.local.build_record import build_record
-from petctl.clusters.local.cluster import make_checkpoints
 from petctl.clusters.local.commands import supervisor_environment
 from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
 from petctl.clusters.local.job_directory import JobDirectory

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from petctl.clusters import patience
-from petctl.clusters.managed import ManagedCluster
+from petctl.clusters.base import Listed
+from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.errors import NotFound
 from petctl.jobs import get
 from petctl.jobs.registry import Registry
@@ -38,12 +39,12 @@ def away(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[ServerUnreachable]
     trouble = [ServerUnreachable("nobody answers")] * 3
     (home / "petctl.yaml").write_text("clusters: {west: {kind: kubernetes}}")
 
-    def ids(cluster: ManagedCluster[Any]) -> list[str]:
+    def jobs(backend: KubernetesBackend, wanted: object) -> Iterator[Listed]:
         if trouble:
             raise trouble.pop()
-        return ["x-1234"]
+        return iter([Listed("x-1234")])
 
-    monkeypatch.setattr(ManagedCluster, "ids", ids)
+    monkeypatch.setattr(KubernetesBackend, "list", jobs)
     return trouble
 
 

@@ -44,5 +44,5 @@ def test_with_this_machine_alone_nothing_more_is_imported(home: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr
     modules = set(done.stdout.split())
-    assert "petctl.clusters.local.cluster" in modules
+    assert "petctl.clusters.local.backend" in modules
     assert not modules & {"petctl.clusters.kubernetes", "petctl.jobs.api", "queue", "yaml", "http.client", "asyncio"}

@@ -122,10 +122,7 @@ class DebugBackend(Backend[Gang]):
     def execute(self, job: Gang, node: Any, argv: Sequence[str]) -> int:
         task = job.task
         own = {"PETCTL_JOB_ID": job.job_id, "PETCTL_NODE": node, "PETCTL_OUTPUT_DIR": task.output_dir}
-        try:
-            return run_in_foreground(argv, task.cwd, {**os.environ, **task.env, **task.secrets, **own})
-        except OSError as error:
-            raise UsageError(f"cannot run {argv[0]!r} in {task.cwd}: {error.strerror}") from None
+        return run_in_foreground(argv, task.cwd, {**os.environ, **task.env, **task.secrets, **own})
 
 
 class Secrets(dict[str, str]):

@@ -36,6 +36,8 @@ from petctl.text import scaling
 class Gang(Inspection):
     """A job from its submission to its end; `changed` guards all that is known of it, and wakes who waits for news."""
 
+    over = False
+
     def __init__(self, record: JobRecord, secrets: Mapping[str, str]) -> None:
         self.record, self.job_id, self.asks = record, record.id, True
         self.task = replace(record.task, secrets=dict(secrets))

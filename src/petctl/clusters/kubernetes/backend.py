@@ -39,6 +39,7 @@ from petctl.job.status import JobStatus
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import KubernetesError, NoSuchObject, NotRunning, ObjectExists
 from petctl.kube.kubeconfig import find_access
+from petctl.rendezvous.core.decide import natural
 from petctl.rendezvous.core.messages import Outcome
 from petctl.rendezvous.net.join_file import JoinFile
 
@@ -56,6 +57,8 @@ def connect(home: Path, settings: Mapping[str, Any]) -> Cluster:
 class KubernetesJob(Inspection):
     """A job's owner and its coordinator's pods, as they were when they were read."""
 
+    over = False
+
     def __init__(self, backend: KubernetesBackend, job_id: str, owner: Owner, pods: Items) -> None:
         self._backend, self.job_id, self.owner, self._pods = backend, job_id, owner, pods
         self._message = job_status.ended(owner.object, pods)
@@ -64,9 +67,9 @@ class KubernetesJob(Inspection):
 
     def status(self) -> JobStatus:
         if self._message is None:
-            return self._unheard()
+            return self._named(self._unheard())
         printed = logs.last_status(*self._backend.place, self._pods)
-        return self._with_ends(final_status(self._record(), self._message, printed))
+        return self._named(self._with_ends(final_status(self._record(), self._message, printed)))
 
     def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
         return self._backend.coordinators.ask(self.job_id, self._pods, call, patience, **params)
@@ -78,7 +81,10 @@ class KubernetesJob(Inspection):
         if is_short(status):
             troubles = partial(unschedulable.troubles, *self._backend.place)
             status = unschedulable.explained(status, self._nodes(), partial(self.owner.refusal, NODE), troubles)
-        return self._with_ends(status)
+        return self._named(self._with_ends(status))
+
+    def _named(self, status: JobStatus) -> JobStatus:
+        return replace(status, cluster=self._backend.name)
 
     def ends(self) -> list[pod_termination.End]:
         """How lost nodes' pods ended."""
@@ -332,7 +338,8 @@ class KubernetesBackend(Backend[KubernetesJob]):
         return machines(self._api)
 
     def nodes(self, job: KubernetesJob) -> Mapping[str, Pod]:
-        return {node_of(pod): pod for pod in running(self.pods(selector(job.job_id, NODE)))}
+        found = {node_of(pod): pod for pod in running(self.pods(selector(job.job_id, NODE)))}
+        return {name: found[name] for name in sorted(found, key=natural)}
 
     def dial(self, node: Pod, port: int) -> socket.socket:
         return self._api.dial(self.place[1], node["metadata"]["name"], port)

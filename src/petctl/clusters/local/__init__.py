@@ -1,6 +1,6 @@
 """The cluster that is this machine: a node is an agent process, a job is a directory with a supervisor.
 
-    cluster.py        the Cluster protocol over job directories; runs in the user's command
+    backend.py        job directories as a Backend of ManagedCluster; runs in the user's command
     submit.py         makes a job's directory and puts it into the queue, all or nothing
     build_record.py   Job -> exactly what will be started, as plain data: job.json
     commands.py       the command lines of a supervisor and of a node

@@ -7,10 +7,11 @@ then by itself, because a job that was killed with everything in it writes nothi
 
 from __future__ import annotations
 
-import json
+import os
 import threading
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from petctl.agent.logs.inotify import Watcher
@@ -18,61 +19,61 @@ from petctl.agent.logs.log_files import LogName, list_logs
 from petctl.agent.logs.log_follow import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.job_directory import JobDirectory
-from petctl.clusters.local.job_status import newest_status
 from petctl.clusters.local.record import find_record
 from petctl.clusters.own_paths import own_paths
+from petctl.clusters.printed import Item, Printed
 from petctl.errors import PetctlError
-from petctl.job.status import JobStatus
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
 
 
-def watch_status(directory: JobDirectory, seen: JobStatus | None, timeout: float) -> JobStatus:
-    """A status other than `seen`, or the newest after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+def stamp(directory: JobDirectory) -> list[tuple[int, ...]]:
+    """Differs as soon as a file of the job was replaced, or a new one is there."""
+    return [_stamp(directory.path), _stamp(directory.status)]
+
+
+def wait_for_change(directory: JobDirectory, seen: list[tuple[int, ...]], timeout: float) -> None:
+    """Until the job's stamp is another one than `seen`, or it is to be looked at anyway."""
     watcher = Watcher()
     try:
-        watcher.watch(str(directory.path))  # before the first look: a change in between is not missed
-        while True:
-            status = newest_status(directory)
-            left = deadline - time.monotonic()
-            if status != seen or left <= 0:
-                return status
-            watcher.wait(min(left, LOOK_ANYWAY))
+        watcher.watch(str(directory.path))  # before the look: a change in between is not missed
+        if stamp(directory) == seen:
+            watcher.wait(min(timeout, LOOK_ANYWAY))
     finally:
         watcher.close()
 
 
-def read_events(directory: JobDirectory, follow: bool) -> Iterator[dict[str, Any]]:
-    """The job's events, oldest first; with `follow` as they come, until it has ended."""
-    watcher = Watcher()
-    position, rest = 0, b""
-    try:
-        watcher.watch(str(directory.path))
-        while True:
-            over = not follow or newest_status(directory).finished is not None
-            try:
-                with open(directory.events, "rb") as file:
+class EventFile(Printed):
+    """The job's events, as its coordinator has written them down."""
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+
+    def so_far(self, then_follow: bool = False) -> Iterator[Item]:
+        return self.follow(lambda: True)
+
+    def follow(self, over: Callable[[], bool]) -> Iterator[Item]:
+        watcher = Watcher()
+        position, rest = 0, b""
+        try:
+            watcher.watch(str(self._directory.path))
+            while True:
+                ended, data = over(), b""
+                with suppress(FileNotFoundError), open(self._directory.events, "rb") as file:
                     file.seek(position)
                     data = file.read()
-            except FileNotFoundError:
-                data = b""
-            position += len(data)
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue  # torn by a crash
-            if over:
-                return
-            watcher.wait(LOOK_ANYWAY)
-    finally:
-        watcher.close()
+                position += len(data)
+                *lines, rest = (rest + data).split(b"\n")
+                yield from (("", line) for line in lines)
+                if ended:
+                    return
+                watcher.wait(LOOK_ANYWAY)
+        finally:
+            watcher.close()
 
 
-def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
-    """What the workers wrote, line by line; with `follow` until the job has ended and everything is out."""
+def read_logs(directory: JobDirectory, wanted: LogFilter, is_over: Callable[[], bool] | None) -> Iterator[LogLine]:
+    """What the workers wrote, line by line; with `is_over` until the job has ended and everything is out."""
     nodes, record = _NodeOf(directory), find_record(directory)
     shown = own_paths(record.code if record else {}, str(directory.unpacked))
     # The end of what the workers wrote is in the newest round; those before it have ends of their own.
@@ -102,10 +103,10 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
 
     with LogFollower(str(directory.logs), accept, begin) as follower:
         over = threading.Event()
-        if follow:
-            threading.Thread(target=_tell_end, args=(directory, over, follower.wake), daemon=True).start()
-        else:
+        if is_over is None:
             over.set()
+        else:
+            threading.Thread(target=_tell_end, args=(directory, is_over, over, follower.wake), daemon=True).start()
         try:
             for name, data in follower.follow(over.is_set):
                 yield from lines(name, data)
@@ -115,7 +116,7 @@ def read_logs(directory: JobDirectory, wanted: LogFilter, follow: bool) -> Itera
         for name, data in _from_store(directory, accept, wanted.tail):
             yield from lines(name, data)
     except PetctlError:
-        if not follow:  # whoever followed the job has seen it to its end: a store that is away must not spoil that
+        if is_over is None:  # whoever followed the job has seen it to its end: a store that is away must not spoil that
             raise
 
 
@@ -178,15 +179,29 @@ class _NodeOf:
         return ""
 
 
-def _tell_end(directory: JobDirectory, over: threading.Event, wake: Callable[[], None]) -> None:
-    status: JobStatus | None = None
-    while (status is None or status.finished is None) and not over.is_set():
-        status = watch_status(directory, status, LOOK_ANYWAY)
-    if not over.is_set():
-        over.set()
+def _tell_end(
+    directory: JobDirectory, is_over: Callable[[], bool], end: threading.Event, wake: Callable[[], None]
+) -> None:
+    watcher = Watcher()
+    try:
+        watcher.watch(str(directory.path))
+        while not end.is_set() and not is_over():
+            watcher.wait(LOOK_ANYWAY)
+    finally:
+        watcher.close()
+    if not end.is_set():
+        end.set()
         wake()
 
 
 def _size(path: str) -> int:
     with open(path, "rb") as file:
         return file.seek(0, 2)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except FileNotFoundError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size

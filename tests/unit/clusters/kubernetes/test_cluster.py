@@ -434,7 +434,7 @@ def test_a_job_without_coordinator_is_cancelled_from_outside(
 def test_a_coordinator_that_never_answers_does_not_keep_a_job_from_being_cancelled(
     cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("petctl.clusters.managed.REPLACED_WITHIN", 0.0)
+    monkeypatch.setattr("petctl.clusters.backend.REPLACED_WITHIN", 0.0)
     server.pods = [coordinator()]
     answers(cluster, monkeypatch, NOBODY)
     assert cluster.cancel(JOB, False) == "cancelled while its coordinator was away"
@@ -508,7 +508,7 @@ def test_a_node_is_its_pod_that_runs_whatever_was_before_it(
     server.pods[-1].object["metadata"]["deletionTimestamp"] = "now"
     assert cluster._node(cluster.backend.inspect(JOB), "0")["metadata"]["name"] == "n-0-b"
     assert cluster._node(cluster.backend.inspect(JOB), None)["metadata"]["name"] == "n-0-b"
-    with pytest.raises(NotFound, match="no running node '1'; those that run: 0"):
+    with pytest.raises(NotFound, match="no running node '1'; its nodes: 0"):
         cluster._node(cluster.backend.inspect(JOB), "1")
 
 

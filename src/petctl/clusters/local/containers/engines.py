@@ -56,10 +56,10 @@ def find_engine(settings: Mapping[str, Any], image: str) -> Engine:
 def lacks_engine(home: Path, cluster: str, image: str) -> bool:
     """Whether jobs of that cluster run on this machine, where nobody can run a container of the image."""
     from petctl.clusters.base import find_cluster
-    from petctl.clusters.local.cluster import LocalCluster
+    from petctl.clusters.local.backend import LocalBackend
 
-    where = find_cluster(cluster, home) if image else None
-    if not isinstance(where, LocalCluster):
+    where = getattr(find_cluster(cluster, home), "backend", None) if image else None
+    if not isinstance(where, LocalBackend):
         return False
     try:
         find_engine(where.settings, image)

@@ -179,9 +179,9 @@ def _fresh(directory: FleetDirectory, spec: FleetSpec, node: Node) -> Node:
 
 def _end(home: Path, jobs: Sequence[str]) -> None:
     """Ends the jobs of a cluster that goes away, within their grace if they can."""
-    from petctl.clusters.local.cluster import LocalCluster
+    from petctl.clusters.local.backend import connect
 
-    here = LocalCluster(home, {})
+    here = connect(home, {})
     for kill, patience in ((False, CANCEL_WITHIN), (True, KILL_WITHIN)):
         left = [job for job in jobs if (home / "jobs" / job / "job.json").exists()]
         left = [job for job in left if (now := here.status(job)).finished is None or now.unattended]
