@@ -117,10 +117,12 @@ def test_what_is_said_is_seen(user: User, claim: str, priority_class: str) -> No
     file = job_file(
         user,
         script="look.py",
-        kubernetes={
-            "node_selector": {"kubernetes.io/os": "linux"},
-            "affinity": {
-                "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        options={
+            "kubernetes": {
+                "node_selector": {"kubernetes.io/os": "linux"},
+                "affinity": {
+                    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+                },
             },
             "priority_class": priority_class,
             "service_account": "trainer",
@@ -167,7 +169,7 @@ def test_what_is_said_is_seen(user: User, claim: str, priority_class: str) -> No
 
 def test_a_pod_with_its_machines_network_finds_the_others(user: User) -> None:
     (user.project / "hello.py").write_text("import os; print('hello', os.environ['MASTER_ADDR'])")
-    file = job_file(user, script="hello.py", kubernetes={"host_network": True})
+    file = job_file(user, script="hello.py", options={"kubernetes": {"host_network": True}})
     done = user.petctl("run", "-c", "k8s", file)
     assert done.returncode == 0, done.stdout + done.stderr
     (listed,) = json.loads(user.petctl("list", "-c", "k8s", "-o", "json").stdout)
@@ -180,14 +182,14 @@ def test_only_what_tolerates_a_taint_gets_there(user: User, tainted: str) -> Non
     """A pretended node takes no pod really: that it is chosen is what is seen."""
     chosen = {"node_selector": {"petctl.test/node": tainted}, "scheduler": "default-scheduler"}
     tolerations = [{"key": "petctl.test/spot", "operator": "Exists"}]
-    job = user.submit(job_file(user, script="steps.py", kubernetes={**chosen, "tolerations": tolerations}))
+    job = user.submit(job_file(user, script="steps.py", options={"kubernetes": {**chosen, "tolerations": tolerations}}))
     places = lambda: [pod["spec"].get("nodeName") for pod in user.pods(job, "node")]  # noqa: E731
     until(lambda: places() == [tainted], "the pod is sent there", 90)
     keys = [toleration["key"] for toleration in user.pods(job, "node")[0]["spec"]["tolerations"]]
     assert "petctl.test/spot" in keys and "node.kubernetes.io/unreachable" in keys
     assert user.petctl("cancel", job).returncode == 0
     user.cluster.kubectl("delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false", user.there)
-    shy = user.submit(job_file(user, script="steps.py", kubernetes=chosen))
+    shy = user.submit(job_file(user, script="steps.py", options={"kubernetes": chosen}))
     until(lambda: user.pods(shy, "node"), "there is a pod", 90)
     condition = until(lambda: unscheduled(user.pods(shy, "node")), "nobody takes it", 90)
     assert "untolerated taint" in condition
@@ -195,7 +197,7 @@ def test_only_what_tolerates_a_taint_gets_there(user: User, tainted: str) -> Non
 
 
 def test_what_no_machine_has_is_told(user: User) -> None:
-    file = job_file(user, script="steps.py", kubernetes={"resources": {"limits": {"example.org/link": 1}}})
+    file = job_file(user, script="steps.py", options={"kubernetes": {"resources": {"limits": {"example.org/link": 1}}}})
     job = user.submit(file)
     until(lambda: "Insufficient example.org/link" in user.status(job)["sentence"], "it says why", 90)
     assert user.petctl("cancel", job).returncode == 0

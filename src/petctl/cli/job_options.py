@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from petctl.cli.job_file import Prepared
     from petctl.job.spec import Command, Job, JobFile
     from petctl.job.spec.folders import Folder
-    from petctl.job.spec.pods import PodOptions
+    from petctl.job.spec.options import Options
     from petctl.job.spec.roles import Role
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -176,7 +176,6 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
     import msgspec
 
     from petctl.cli.job_file import Prepared, read_any
-    from petctl.cli.kind_options import merge_options, parse_options
     from petctl.job.spec import Job, JobFile
 
     _refuse_bytes(options)
@@ -198,8 +197,7 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         if command.kind == "script" and not options["quiet"] and not code and not place:
             hint_at_options_behind(words)
         _tell_secrets(fields, options)
-        if options["kind_options"]:
-            fields["options"] = parse_options(options["kind_options"], fields.get("cluster", ""))
+        fields |= _cluster_options(options, fields.get("cluster", ""), {})
         return Prepared(Job(command=command, **fields))
     read = (reader or read_any)(command.path, _pairs("--set", options["sets"]))
     job = read.job
@@ -207,11 +205,7 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         click.echo(f"petctl: {command.path}: {remark}", err=True)
     if options["no_container"] and job.image and not options["quiet"]:
         click.echo(f"petctl: without a container: the image {job.image} is not used (--no-container)", err=True)
-    if options["kind_options"]:
-        said = parse_options(options["kind_options"], fields.get("cluster", job.cluster))
-        fields["options"] = merge_options(job.options, said)
-    if "kubernetes" in fields:
-        fields["kubernetes"] = _with_options(job.kubernetes, fields["kubernetes"])
+    fields |= _cluster_options(options, fields.get("cluster", job.cluster), job.options)
     for name in ("env", "secrets", "labels", "outputs"):
         if name in fields:
             fields[name] = {**getattr(job, name), **fields[name]}
@@ -332,7 +326,6 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
             raise UsageError("give either --code or --no-upload, not both")
         fields["code"] = IN_PLACE
     fields["folders"] = _folders(options["folders"], options["no_folders"])
-    fields["kubernetes"] = _pod_options(options)
     if options["no_container"]:
         if "image" in fields:
             raise UsageError("give either --image or --no-container, not both")
@@ -356,23 +349,26 @@ def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
     return NONE if none else dict(parse_folder_option(text) for text in texts)
 
 
-def _pod_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _cluster_options(options: Mapping[str, Any], cluster: str, old: Mapping[str, Options]) -> dict[str, Any]:
+    """The job's `options` with -O and what has an option of its own for pods; a volume takes the place of one at its
+    path."""
+    found = {name: options[name] for name in ("cpu", "memory", "shm_size") if options[name] is not None}
+    if not found and not options["volumes"] and not options["kind_options"]:
+        return {}
+    from petctl.cli.kind_options import merge_options, parse_options
+    from petctl.job.spec.options import said_option
     from petctl.job.spec.volumes import parse_volume_option
 
-    found = {name: options[name] for name in ("cpu", "memory", "shm_size") if options[name] is not None}
+    said = parse_options(options["kind_options"], cluster)
     if options["volumes"]:
-        found["volumes"] = [parse_volume_option(text) for text in options["volumes"]]
-    return found
-
-
-def _with_options(said: PodOptions, more: Mapping[str, Any]) -> PodOptions:
-    """What the job file says of pods, with what the command line says: a volume takes the place of one at its path."""
-    import msgspec
-
-    if "volumes" in more:
-        taken = [volume.path for volume in more["volumes"]]
-        more = {**more, "volumes": [*(old for old in said.volumes if old.path not in taken), *more["volumes"]]}
-    return msgspec.structs.replace(said, **more)
+        new = [parse_volume_option(text) for text in options["volumes"]]
+        taken = {volume.path for volume in new}
+        kept = [volume for volume in said_option(old, "kubernetes", "volumes") or () if volume.path not in taken]
+        found["volumes"] = [*kept, *new]
+    pods = said.get("kubernetes", {})
+    for name in set(found) & set(pods):
+        raise UsageError(f"give either --{name.replace('_', '-').removesuffix('s')} or -O {name}=..., not both")
+    return {"options": merge_options(old, {**said, "kubernetes": {**pods, **found}} if found else said)}
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

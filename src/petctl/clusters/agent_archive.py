@@ -51,7 +51,7 @@ FOR_SUBMITTERS = {
             "worker_command",
         ),
         *("convert/__init__", "convert/convert", "convert/converted", "convert/launcher_args", "convert/validation"),
-        *("pods/node_losses", "pods/pod_options", "pods/unschedulable"),
+        *("pods/node_losses", "pods/pod_options", "pods/schema", "pods/unschedulable"),
     )
 }
 """What an operator never imports: Helm keeps its archive twice, in an object that has little room."""

@@ -36,9 +36,11 @@ def check_keys(path: Path, said: Mapping[Any, Any], users_own: bool) -> None:
 
 def kubernetes_keys() -> tuple[str, ...]:
     """The settings of a Kubernetes cluster: its own, and what may be said of pods."""
-    from petctl.job.spec.pods import PodOptions
+    from petctl.job.spec.options import find_options
 
-    return (*KUBERNETES, *PodOptions.__struct_fields__)
+    options = find_options("kubernetes")
+    assert options is not None
+    return tuple(dict.fromkeys((*KUBERNETES, *options.__struct_fields__)))
 
 
 def _cluster_keys(kind: str, section: Mapping[Any, Any]) -> Collection[str]:

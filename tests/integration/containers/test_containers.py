@@ -274,6 +274,6 @@ def test_containers_have_shared_memory_and_volumes_of_their_own(stage: Container
         "print(open('/in/word').read(), *sizes, os.access('/in', os.W_OK), os.access('/fast', os.W_OK))\n"
     )
     asked = {"shm_size": "4MiB", "volumes": volumes}
-    handle = submit(petctl.Job(script="look.py", image=PYTHON, code="none", kubernetes=asked))
+    handle = submit(petctl.Job(script="look.py", image=PYTHON, code="none", options={"kubernetes": asked}))
     assert handle.wait(60).state == "succeeded"
     assert b"kept 4194304 1048576 False True" in b"".join(line.text for line in handle.logs())

@@ -128,7 +128,7 @@ def test_a_named_interpreter_stays_the_one_that_was_named(programs: Path, tmp_pa
 
 def test_the_memory_of_a_job_limits_its_containers_and_the_users_options_win(programs: Path, tmp_path: Path) -> None:
     program(programs / "docker", DOCKER)
-    job = Job(shell="x", code="none", image="x:1", kubernetes={"memory": "1GiB"})
+    job = Job(shell="x", code="none", image="x:1", options={"kubernetes": {"memory": "1GiB"}})
     record = build_record(job, directory(tmp_path), {"container_options": ["--memory=2g"]})
     assert LocalRequest.of(record).container["options"] == ["--memory=1073741824", "--memory=2g"]
     assert record.notes == []
@@ -142,7 +142,8 @@ def test_containers_have_what_a_job_asks_of_its_nodes(programs: Path, tmp_path: 
         {"claim": "models", "path": "/models"},
     ]
     asked = {"cpu": "1500m", "shm_size": "64MiB", "volumes": volumes}
-    record = build_record(Job(shell="x", code="none", image="x:1", kubernetes=asked), directory(tmp_path), {})
+    job = Job(shell="x", code="none", image="x:1", options={"kubernetes": asked})
+    record = build_record(job, directory(tmp_path), {})
     container = LocalRequest.of(record).container
     own = ["--mount", "type=bind,src=/data/a,dst=/in,readonly", "--mount", "type=tmpfs,dst=/fast,tmpfs-size=1048576"]
     assert container["options"] == ["--cpus=1.5", *own]
@@ -158,7 +159,7 @@ def test_containers_have_what_a_job_asks_of_its_nodes(programs: Path, tmp_path: 
 def test_what_this_machine_does_not_give_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     volumes = [{"claim": "data", "path": "/data"}, {"host_path": "/in/", "path": "/in"}]
     asked = {"memory": "1GiB", "cpu": 2, "shm_size": "64MiB", "volumes": volumes}
-    job = Job(shell="x", code="none", kubernetes=asked)
+    job = Job(shell="x", code="none", options={"kubernetes": asked})
     parents = "petctl.clusters.local.controller.cgroups.parents"
     monkeypatch.setattr(parents, lambda limits: ({"cpu": None}, {"memory": "/x cannot be written"}))
     record = build_record(job, directory(tmp_path), {})

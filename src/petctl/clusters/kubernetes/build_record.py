@@ -28,16 +28,19 @@ from petctl.clusters.kubernetes.pods.manifests import (
     service,
     shared_agent,
 )
+from petctl.clusters.kubernetes.pods.schema import KubernetesOptions, PodOptions
 from petctl.clusters.kubernetes.summaries import about
 from petctl.config.keys import kubernetes_keys
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
 from petctl.job.spec import IN_PLACE, Job, Rendezvous
-from petctl.job.spec.pods import PodOptions
+from petctl.job.spec.options import options_for
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.rendezvous.core.config import Config
 from petctl.submission.batchai import refuse_mounts_of_this_machine
 from petctl.submission.task import check_command, task_of
+
+SAID = "options.kubernetes"  # where a job says what only this kind understands
 
 
 def build_record(
@@ -100,8 +103,9 @@ class KubernetesBuilder(RecordBuilder):
             own = str(code.get("own", ""))
             known = Code(id=code["id"], inside=code["inside"], source=code["source"], own=own, **size)
             task = dataclasses.replace(task, code=known)
-        self._options = pod_options.merged(pod_options.options_of(self.settings), job.kubernetes)
-        self._wishes = _wishes(job, self.settings, self._options)
+        said = options_for(job.options, KubernetesOptions)
+        self._options = pod_options.merged(pod_options.options_of(self.settings), said)
+        self._wishes = _wishes(job, self.settings, self._options, said.pod)
         prepare = pod_options.preparation(self._options, agent_words(self._wishes), task.prepare)
         return dataclasses.replace(task, prepare=prepare)
 
@@ -192,7 +196,7 @@ def _pieces(code: Mapping[str, Any], piece: int) -> int:
     return -(-size // piece)
 
 
-def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> PodSettings:
+def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions, pod: Mapping[str, Any]) -> PodSettings:
     image = job.image or str(settings.get("image") or "")
     if not image:
         raise UsageError(
@@ -202,7 +206,7 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> PodSe
     if job.image_credentials:
         raise UsageError(
             "image_credentials is for containers on this machine; on Kubernetes the registry's password is a Secret "
-            "of the namespace, which kubernetes.pull_secrets names"
+            "of the namespace, which options.kubernetes.pull_secrets names"
         )
     own, place = settings.get("pod") or {}, f"clusters.{settings['name']}.pod"
     if not isinstance(own, Mapping):
@@ -218,7 +222,7 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions) -> PodSe
         grace=job.grace,
         patches=[
             (said, patch)
-            for said, patch in (("kubernetes", pod_options.piece(options)), (place, own), ("pod", job.pod))
+            for said, patch in ((SAID, pod_options.piece(options)), (place, own), (f"{SAID}.pod", pod))
             if patch
         ],
         coordinator=options.coordinator,

@@ -38,7 +38,7 @@ Object = Mapping[str, Any]
 def elastic_job(job_id: str, job: Job, wishes: PodSettings) -> dict[str, Any]:
     """The object that `submit` makes, asleep: its operator must not begin before the record and the code are there."""
     size = job.nodes
-    patched({}, wishes.coordinator, "kubernetes.coordinator")  # what is wrong with it is told here
+    patched({}, wishes.coordinator, "options.kubernetes.coordinator")  # what is wrong with it is told here
     spec: dict[str, Any] = {"minReplicas": size.min, "maxReplicas": size.max}
     if size.initial < size.max:  # somebody has said where to begin; otherwise it has as many as there is room for
         spec["replicas"] = size.initial

@@ -32,7 +32,7 @@ PLACE = "batch.kubernetes.io/job-completion-index"
 """... and how many indices of its Job were given up before."""
 _NO_START = ("StartError", "ContainerCannotRun")
 _NO_PYTHON = ("executable file not found", "no such file or directory", OLD_PYTHON)
-_NEEDS_PYTHON = "; if the image has no Python 3.9 or newer, set one that has it: kubernetes.agent_image"
+_NEEDS_PYTHON = "; if the image has no Python 3.9 or newer, set one that has it: options.kubernetes.agent_image"
 
 Object = Mapping[str, Any]
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ from petctl.config.settings import positive_setting
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job, parse_bytes
+from petctl.job.spec.options import said_option
 from petctl.job.spec.volumes import Volume
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.submission.task import check_command, check_interpreter, interpreter, task_of, working_directory
@@ -171,7 +173,7 @@ class LocalBuilder(RecordBuilder):
             places.append(task.checkpoint_dir)
         here = [place for place in places if place.startswith("/")]
         engine = find_engine(self.settings, job.image)
-        asked = job.kubernetes
+        asked = _asked(job)
         limits = [f"--memory={parse_bytes(f'{asked.memory}B')}"] if asked.memory else []
         limits += [f"--cpus={_processors(asked.cpu):g}"] if asked.cpu else []
         limits += [word for volume in asked.volumes if _is_here(job, volume) for word in _mount_words(volume)]
@@ -195,9 +197,23 @@ class LocalBuilder(RecordBuilder):
         return copy_reason(task)
 
 
+class _Asked(NamedTuple):
+    """What a job asks of a node, in the words of its options for pods."""
+
+    cpu: str
+    memory: str
+    shm_size: str
+    volumes: list[Volume]
+
+
+def _asked(job: Job) -> _Asked:
+    said = partial(said_option, job.options, "kubernetes")
+    return _Asked(said("cpu") or "", said("memory") or "", said("shm_size") or "", said("volumes") or [])
+
+
 def _limits(job: Job) -> tuple[dict[str, float], list[str]]:
     """What the job's processes may use here, a node; and what of it cannot be enforced, in words."""
-    asked = job.kubernetes
+    asked = _asked(job)
     limits: dict[str, float] = {"memory": parse_bytes(f"{asked.memory}B")} if asked.memory else {}
     limits |= {"cpu": _processors(asked.cpu)} if asked.cpu else {}
     if job.image or not limits:
@@ -216,7 +232,7 @@ def _limits(job: Job) -> tuple[dict[str, float], list[str]]:
 
 def _not_here(job: Job) -> list[str]:
     """What else the job asks of a node and this machine does not give it, in words."""
-    asked, notes = job.kubernetes, []
+    asked, notes = _asked(job), []
     if asked.shm_size and not job.image:
         notes.append(
             f"--shm-size {asked.shm_size}B: no effect on processes of this machine, which share its /dev/shm; "

@@ -25,6 +25,8 @@ _BATCHAI = ("properties", "nodeCount", "stdOutErrPathPrefix")  # at the top of s
 _LOGS = {"cap": "log_cap"}
 _HINTS = {
     "command": "; a command is one of script, module, program or shell",
+    "kubernetes": "; write options: {kubernetes: {...}}",
+    "pod": "; write options: {kubernetes: {pod: {...}}}",
     "log_cap": "; write logs: {cap: 1GiB}",
 }
 

@@ -11,10 +11,8 @@ from petctl.job.spec.command import Command
 from petctl.job.spec.folders import folders_to_plain, outputs_to_plain
 from petctl.job.spec.job import Job, Rendezvous
 from petctl.job.spec.options import options_to_plain
-from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.quantities import format_bytes, format_duration
 from petctl.job.spec.roles import roles_to_plain
-from petctl.job.spec.volumes import volumes_to_plain
 
 _OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
 
@@ -69,10 +67,6 @@ def _rendezvous(timing: Rendezvous) -> dict[str, Any]:
     return _changed(timing, Rendezvous(), dict.fromkeys(Rendezvous.__struct_fields__, format_duration))
 
 
-def _pod_options(options: PodOptions) -> dict[str, Any]:
-    return _changed(options, PodOptions(), {"volumes": volumes_to_plain})
-
-
 def _number_or_text(value: object) -> int | str:
     text = str(value)
     return int(text) if text.isdecimal() else text
@@ -86,8 +80,6 @@ _JOB: Writers = {
     "secrets": dict,
     "labels": dict,
     "options": options_to_plain,
-    "kubernetes": _pod_options,
-    "pod": dict,
     "folders": folders_to_plain,
     "outputs": outputs_to_plain,
     "roles": roles_to_plain,

@@ -2,8 +2,7 @@
 
 job.py       the model; its parts are in command.py, quantities.py (also sizes), retries.py, values.py,
              roles.py, folders.py (also outputs), shape.py
-options.py   what it says to one kind of cluster alone
-pods.py      ... and volumes.py: what it says about pods
+options.py   what it says to one kind of cluster alone; volumes.py: volumes
 problems.py  everything that is wrong with a job, at once
 """
 

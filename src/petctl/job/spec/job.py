@@ -21,7 +21,6 @@ from petctl.job.spec import values
 from petctl.job.spec.command import KINDS, Command, command_from
 from petctl.job.spec.folders import ALL, Folder, folders, outputs
 from petctl.job.spec.options import Options, convert_options
-from petctl.job.spec.pods import PodOptions
 from petctl.job.spec.problems import FieldError, Problem, unknown_field, wrong
 from petctl.job.spec.quantities import Size, parse_bytes, parse_duration, parse_size
 from petctl.job.spec.retries import retry_on
@@ -101,8 +100,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
     options: dict[str, Options] = field(default_factory=dict)  # what only one kind of cluster understands, by kind
-    kubernetes: PodOptions = field(default_factory=PodOptions)  # what its nodes' pods are to be like
-    pod: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for its nodes, on Kubernetes
     image: str = ""  # of the containers that its nodes run in
     image_credentials: str = ""  # the secret that opens its registry: user:password, or docker's config.json
     requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
@@ -153,8 +150,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             cwd: str | PathLike[str] | None = None,
             code: str | PathLike[str] | None = None,
             options: Mapping[str, Options | Mapping[str, object]] | None = None,
-            kubernetes: PodOptions | Mapping[str, object] | None = None,
-            pod: Mapping[str, Any] | None = None,
             image: str | None = None,
             image_credentials: str | None = None,
             requirements: str | PathLike[str] | None = None,
@@ -241,8 +236,6 @@ _JOB: dict[str, Callable[[object], object]] = {
     "cwd": values.text,
     "code": values.single_line,
     "options": convert_options,
-    "kubernetes": partial(struct_from, PodOptions),
-    "pod": values.mapping,
     "image": values.single_line,
     "image_credentials": _secret_or_none,
     "requirements": values.single_line,

@@ -24,7 +24,10 @@ from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, w
 from petctl.job.spec.shape import struct_from
 
 GROUP = "petctl.options"
-SCHEMAS = {"debug": "petctl.clusters.debug.options"}
+SCHEMAS = {
+    "debug": "petctl.clusters.debug.options",
+    "kubernetes": "petctl.clusters.kubernetes.pods.schema",
+}
 """Of petctl's own kinds, each with the module that holds its `OPTIONS`; other own kinds have none."""
 _ALIASES = {"k8s": "kubernetes"}
 _TYPES = {bool: "true|false", int: "N", float: "NUMBER", str: "TEXT", list: "LIST", dict: "MAPPING"}
@@ -92,6 +95,11 @@ def find_options(kind: str) -> type[Options] | None:
 def options_for(options: Mapping[str, Options], kind: type[_S]) -> _S:
     """A job's options of one kind, or their defaults."""
     return next((found for found in options.values() if isinstance(found, kind)), None) or kind()
+
+
+def said_option(options: Mapping[str, Options], kind: str, name: str) -> Any:
+    """What a job says to another kind; None where it says nothing."""
+    return getattr(options.get(kind), name, None) or None
 
 
 def describe_options(kind: type[Options]) -> list[OptionHelp]:

@@ -80,7 +80,7 @@ def test_pods_as_a_job_file_that_takes_the_script_from_its_address() -> None:
         ["main.py", "--input_path", "/data/train", "--epochs", "10"],
     )
     assert made.env == {"NCCL_DEBUG": "INFO"} and more == []
-    (worker,) = made.pod["spec"]["containers"]
+    (worker,) = made.options["kubernetes"].to_plain()["pod"]["spec"]["containers"]
     assert [variable["name"] for variable in worker["env"]] == ["HOST"] and "resources" not in worker
     assert any("still holds the placeholder <BUCKET>" in note for note in notes)
     assert job_from_dict(job_to_dict(made)) == made

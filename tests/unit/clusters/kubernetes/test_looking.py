@@ -238,7 +238,7 @@ def test_an_image_without_a_python_for_the_agent_is_told_of_with_what_to_do(reas
     ended = pod("c-0-a", 1, "Failed", {"terminated": {"reason": reason, "exitCode": 1, "message": message}})
     state, sentence = waiting({**job(), "status": {"failed": 1}}, ended)
     assert state == "starting" and f"cannot start: {message.strip()}; " in sentence
-    assert sentence.endswith("set one that has it: kubernetes.agent_image")
+    assert sentence.endswith("set one that has it: options.kubernetes.agent_image")
 
 
 def test_the_first_pod_of_a_fresh_job_was_not_replaced() -> None:

@@ -108,7 +108,7 @@ def test_settings_of_a_pod(tmp_path: Path) -> None:
 
 def test_a_pieces_of_pod_of_the_job_wins_over_the_clusters(tmp_path: Path) -> None:
     of = [{"spec": {"nodeSelector": {"disk": value, value: "yes"}}} for value in ("slow", "fast")]
-    record = made(Job(script="train.py", pod=of[1]), tmp_path, pod=of[0])
+    record = made(Job(script="train.py", options={"kubernetes": {"pod": of[1]}}), tmp_path, pod=of[0])
     spec = record.request["objects"][2]["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"disk": "fast", "slow": "yes", "fast": "yes"}
 

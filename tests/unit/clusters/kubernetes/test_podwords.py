@@ -10,9 +10,9 @@ import pytest
 from petctl.clusters.kubernetes.build_record import build_record
 from petctl.clusters.kubernetes.pods.manifests import PodSettings, node_job
 from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, piece, preparation, queued
+from petctl.clusters.kubernetes.pods.schema import PodOptions
 from petctl.errors import UsageError
 from petctl.job.spec import Job
-from petctl.job.spec.pods import PodOptions
 
 
 def options(**words: Any) -> PodOptions:
@@ -205,8 +205,14 @@ def test_a_plan_with_words_about_pods(tmp_path: Path, monkeypatch: pytest.Monkey
         code="none",
         gpus=2,
         prepare="make",
-        kubernetes={"volumes": [volume], "gpu_resource": "amd.com/gpu", "pull_secrets": ["b"]},
-        pod={"spec": {"nodeSelector": {"pool": "c"}}},
+        options={
+            "kubernetes": {
+                "volumes": [volume],
+                "gpu_resource": "amd.com/gpu",
+                "pull_secrets": ["b"],
+                "pod": {"spec": {"nodeSelector": {"pool": "c"}}},
+            }
+        },
     )
     plan = plan_of(job, tmp_path, pull_secrets="a", node_selector={"pool": "a", "zone": "z"}, shm_size="1Gi")
     coordinator, _, nodes = plan["objects"]
@@ -227,7 +233,7 @@ def test_a_job_in_a_queue_waits_as_long_as_it_takes_unless_it_says_otherwise(
     monkeypatch.chdir(tmp_path)
     labels = {"kueue.x-k8s.io/queue-name": "team"}
     timing = {"join_timeout": said} if said else None
-    job = Job(shell="train", code="none", kubernetes={"labels": labels}, rendezvous=timing)
+    job = Job(shell="train", code="none", options={"kubernetes": {"labels": labels}}, rendezvous=timing)
     assert plan_of(job, tmp_path)["config"]["join_timeout"] == limit
 
 

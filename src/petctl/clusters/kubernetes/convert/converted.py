@@ -74,7 +74,7 @@ def job(found: Found) -> tuple[Job, list[str]]:
         "max_time": found.more.get("activeDeadlineSeconds"),
         "image": image,
         "env": env,
-        "pod": pod or None,
+        "options": {"kubernetes": {"pod": pod}} if pod else None,
     }
     if found.code:
         script = found.code.rpartition("/")[2]

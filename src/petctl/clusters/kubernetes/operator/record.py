@@ -60,7 +60,7 @@ def _wish(job: ElasticJob, task: Task, nodes: str) -> dict[str, Any]:
         "restarts": task.restarts,
         "grace": task.grace,
         "image": str(job.container.get("image") or ""),
-        "pod": job.patch(),
+        "options": {"kubernetes": {"pod": patch}} if (patch := job.patch()) else {},
         "env": {CHECKPOINTS: named} if (named := _named_checkpoints(job)) else {},
     }
 

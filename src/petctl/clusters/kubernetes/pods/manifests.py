@@ -171,7 +171,7 @@ def coordinator_pod(
     for said, patch in wishes.patches:  # it goes where nodes go, and is worth as much, but needs none of their means
         shared = {key: value for key, value in (patch.get("spec") or {}).items() if key in _SHARED}
         pod = patched(pod, {"spec": shared}, said)
-    return patched(pod, wishes.coordinator, "kubernetes.coordinator")
+    return patched(pod, wishes.coordinator, "options.kubernetes.coordinator")
 
 
 def node_job(job_id: str, wishes: PodSettings, nodes: int) -> dict[str, Any]:

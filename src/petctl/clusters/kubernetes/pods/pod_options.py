@@ -1,8 +1,8 @@
-"""The words of `kubernetes:` in a job file, and the same among a cluster's settings, as a piece of a pod template.
+"""Options of jobs for Kubernetes, and the same among a cluster's settings, as a piece of a pod template.
 
 Pure: options in, plain data out; `template_merge.py` merges it into the nodes' template, before the user's own `pod`.
-Which words there are, and what is wrong with them, is known to `petctl.job.spec.pods`. What of it the coordinator's pod
-has too is said in `manifests.py`.
+Which options there are, and what is wrong with them, is known to `schema.py`. What of it the coordinator's pod has too
+is said in `manifests.py`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from petctl.clusters.kubernetes.names import CONTAINER, labels
+from petctl.clusters.kubernetes.pods.schema import OF_A_CONTAINER, PodOptions
 from petctl.errors import UsageError
-from petctl.job.spec.pods import OF_A_CONTAINER, PodOptions
 from petctl.job.spec.problems import FieldError
 from petctl.job.spec.shape import struct_from
 from petctl.job.spec.volumes import Volume

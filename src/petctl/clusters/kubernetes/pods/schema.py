@@ -1,9 +1,10 @@
-"""What a job, or a cluster's settings, say about pods: the words of `kubernetes:` in a job file.
+"""What a job, or a cluster's settings, say about pods: options of the kind kubernetes.
 
-    kubernetes:
-      shm_size: 8GiB
-      node_selector: {pool: a100}
-      volumes: [{claim: data, path: /data, read_only: true}]
+    options:
+      kubernetes:
+        shm_size: 8GiB
+        node_selector: {pool: a100}
+        volumes: [{claim: data, path: /data, read_only: true}]
 
 Only words, checked; what they become in a pod template is said in `petctl.clusters.kubernetes.pods.pod_options`.
 Tolerations, affinity and security context are Kubernetes' own, as it reads them.
@@ -12,16 +13,17 @@ Tolerations, affinity and security context are Kubernetes' own, as it reads them
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Optional
 
-import msgspec
 from msgspec import field
 
 from petctl.job.spec import values
+from petctl.job.spec.options import Options
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 from petctl.job.spec.quantities import parse_duration
 from petctl.job.spec.shape import convert_fields
-from petctl.job.spec.volumes import Volume, byte_quantity, volumes
+from petctl.job.spec.volumes import Volume, byte_quantity, volumes, volumes_to_plain
 
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -37,37 +39,61 @@ OF_A_POD = (
 )
 
 
-class PodOptions(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+class PodOptions(Options, frozen=True):
     """What a node's pod is to be like; what is empty is left to the cluster."""
 
-    pull_secrets: list[str] = field(default_factory=list)
-    cpu: str = ""  # what the scheduler sets aside
-    memory: str = ""  # what it sets aside, and the most that a pod may use
-    resources: dict[str, dict[str, str]] = field(default_factory=dict)  # requests and limits, of any resource
-    gpu_resource: str = ""  # what the cluster calls the job's `gpus`
-    shm_size: str = ""  # of /dev/shm
-    node_selector: dict[str, str] = field(default_factory=dict)
-    tolerations: list[dict[str, Any]] = field(default_factory=list)
-    affinity: dict[str, Any] = field(default_factory=dict)
-    priority_class: str = ""
-    service_account: str = ""
-    runtime_class: str = ""
-    scheduler: str = ""
-    host_network: bool | None = None
-    security_context: dict[str, Any] = field(default_factory=dict)
-    labels: dict[str, str] = field(default_factory=dict)  # of the pods and of whatever makes them
-    annotations: dict[str, str] = field(default_factory=dict)
-    volumes: list[Volume] = field(default_factory=list)
-    coordinator: dict[str, Any] = field(default_factory=dict)  # a piece of a pod template for the coordinator's pod
-    ttl_after_finished: float | None = None  # seconds after its end until the job is deleted; None: never
-    agent_image: str = ""  # has a Python for the agent, where the job's image has none
+    unset: ClassVar[str] = "the cluster's"
+
+    pull_secrets: Annotated[list[str], "Secrets with which the image is pulled."] = field(default_factory=list)
+    cpu: Annotated[str, "CPUs to request per node, as --cpu."] = ""
+    memory: Annotated[str, "Memory to request per node and its limit, as --memory."] = ""
+    resources: Annotated[dict[str, dict[str, str]], "Requests and limits of any resource."] = field(
+        default_factory=dict
+    )
+    gpu_resource: Annotated[str, "The resource that --gpus asks for: amd.com/gpu."] = ""
+    shm_size: Annotated[str, "Shared memory (/dev/shm) per node, as --shm-size."] = ""
+    node_selector: Annotated[dict[str, str], "Labels that a machine must have: {pool: a100}."] = field(
+        default_factory=dict
+    )
+    tolerations: Annotated[list[dict[str, Any]], "Tolerations, as in a pod."] = field(default_factory=list)
+    affinity: Annotated[dict[str, Any], "Affinity, as in a pod."] = field(default_factory=dict)
+    priority_class: Annotated[str, "Priority class of the pods."] = ""
+    service_account: Annotated[str, "Service account of the pods."] = ""
+    runtime_class: Annotated[str, "Container runtime of the pods."] = ""
+    scheduler: Annotated[str, "Scheduler of the pods."] = ""
+    host_network: Annotated[Optional[bool], "Use the network of the machine."] = None
+    security_context: Annotated[dict[str, Any], "Security context, as in a pod and in a container."] = field(
+        default_factory=dict
+    )
+    labels: Annotated[dict[str, str], "Labels of the pods, and of what makes them."] = field(default_factory=dict)
+    annotations: Annotated[dict[str, str], "Annotations of the same."] = field(default_factory=dict)
+    volumes: Annotated[list[Volume], "Volumes: [{claim: data, path: /data}]; see also --volume."] = field(
+        default_factory=list
+    )
+    coordinator: Annotated[dict[str, Any], "Part of a pod template for the coordinator's pod."] = field(
+        default_factory=dict
+    )
+    ttl_after_finished: Annotated[Optional[float], "Time from the job's end until it is deleted: 7d."] = None
+    agent_image: Annotated[str, "Image with a Python for the agent, where the job's image has none."] = ""
+
+    def to_plain(self) -> dict[str, Any]:
+        plain = super().to_plain()
+        return {**plain, "volumes": volumes_to_plain(self.volumes)} if self.volumes else plain
 
     def __post_init__(self) -> None:
-        problems = convert_fields(self, _POD_OPTIONS)
+        problems = convert_fields(self, {name: _CONVERTERS[name] for name in self.__struct_fields__})
         if not problems and self.shm_size and any(volume.path == "/dev/shm" for volume in self.volumes):
             problems = [Problem(("shm_size",), "there is a volume at /dev/shm already; keep one of them")]
         if problems:
             raise FieldError(problems)
+
+
+class KubernetesOptions(PodOptions, frozen=True):
+    """What a job says to clusters of this kind; a cluster's settings have a `pod` of their own beside it."""
+
+    pod: Annotated[dict[str, Any], "Part of a pod template, merged into that of the nodes."] = field(
+        default_factory=dict
+    )
 
 
 def quantity(value: object) -> str:
@@ -129,7 +155,7 @@ def _security_context(value: object) -> dict[str, Any]:
     return found
 
 
-_POD_OPTIONS = {
+_CONVERTERS: dict[str, Callable[[object], object]] = {
     "pull_secrets": values.words,
     "cpu": _cpu,
     "memory": byte_quantity,
@@ -151,4 +177,6 @@ _POD_OPTIONS = {
     "coordinator": values.mapping,
     "ttl_after_finished": lambda value: None if value is None else parse_duration(value),
     "agent_image": values.single_line,
+    "pod": values.mapping,
 }
+OPTIONS = KubernetesOptions
