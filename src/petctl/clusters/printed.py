@@ -14,13 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from petctl.agent.logs.stream import parse_tagged
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.controller.journals.records import close_status, first_status
 from petctl.errors import InternalError
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
-from petctl.rendezvous.core.messages import decode_outcome
 
 FINAL = "final"  # kind of what a coordinator prints last
 Item = tuple[str, bytes]  # node, line
@@ -44,6 +41,8 @@ def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:
     With `tail` it waits for the end: the last lines of each worker are those of the newest round, unless another one is
     named.
     """
+    from petctl.agent.logs.stream import parse_tagged
+
     last: dict[tuple[int, str], deque[LogLine]] = {}
     newest = 0
     for node, text in items:
@@ -89,6 +88,10 @@ def printed_status(lines: Iterable[bytes]) -> JobStatus | None:
 def final_status(record: JobRecord, message: Mapping[str, Any], printed: JobStatus | None = None) -> JobStatus:
     """The status of a job that has ended: the coordinator's termination message tells how, and what it printed last
     the rest."""
+    # Commands that read a local job come here too, and need none of these.
+    from petctl.controller.journals.records import close_status, first_status
+    from petctl.rendezvous.core.messages import decode_outcome
+
     outcome, finished = decode_outcome(message["outcome"]), float(message.get("finished") or 0.0)
     if printed is not None and printed.state == outcome.state:
         return replace(close_status(printed, outcome, finished), error=printed.error)
