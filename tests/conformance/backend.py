@@ -154,7 +154,8 @@ class Backend:
         """Another process of the user."""
         own = self.environment() if environment is None else environment
         known = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-        env = {**known, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **own}
+        path = [str(ROOT / "src"), str(ROOT), *filter(None, [known.get("PYTHONPATH")])]
+        env = {**known, "PYTHONPATH": os.pathsep.join(path), **own}
         argv = [sys.executable, *words]
         return subprocess.run(argv, cwd=self.project, env=env, capture_output=True, text=True, timeout=self.patience)
 
