@@ -49,6 +49,25 @@ def list_secrets(home: Path) -> List[str]:
     return sorted(_read(home))
 
 
+class SecretFile:
+    """All of them, as the SecretStore of a cluster."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def names(self) -> List[str]:
+        """Of all, in order."""
+        return list_secrets(self._home)
+
+    def set(self, name: str, value: str) -> None:
+        """Keeps one, or another value of it."""
+        set_secret(self._home, name, value)
+
+    def remove(self, name: str) -> None:
+        """Forgets one that is there."""
+        remove_secret(self._home, name)
+
+
 def _read(home: Path) -> Dict[str, str]:
     path = home / "secrets.json"
     try:

@@ -13,11 +13,12 @@ from tests.conformance.backend import Backend
 
 KNOWN = {
     "debug": "tests.conformance.debug:DebugBackend",
+    "loops": "tests.conformance.loops:LoopsBackend",
     "local": "tests.conformance.local:LocalBackend",
     "kubernetes": "tests.conformance.kubernetes:KubernetesBackend",
     "operator": "tests.conformance.kubernetes:OperatorBackend",
 }
-USUAL = "debug,local"
+USUAL = "debug,local,loops"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

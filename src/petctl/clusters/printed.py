@@ -7,11 +7,13 @@ with rank and round (`petctl.agent.logs.stream`). So any platform that keeps wha
 from __future__ import annotations
 
 import json
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from petctl.clusters.base import LogFilter, LogLine
@@ -33,6 +35,40 @@ class Printed(ABC):
     @abstractmethod
     def follow(self, over: Callable[[], bool]) -> Iterator[Item]:
         """Every further line, as it comes, until the job is over and all is read."""
+
+
+class LogFiles(Printed):
+    """What processes have printed into files, one each; `files` tells which there are by now, by their nodes."""
+
+    def __init__(self, files: Callable[[], Mapping[str, Path]]) -> None:
+        self._files = files
+        self._read: dict[str, int] = {}  # node -> bytes
+
+    def so_far(self, then_follow: bool = False) -> Iterator[Item]:
+        for node, path in self._files().items():
+            yield from self._new_lines(node, path)
+
+    def follow(self, over: Callable[[], bool]) -> Iterator[Item]:
+        from petctl.retry import Backoff  # costs more than all the rest here, and few follow
+
+        pause = Backoff(0.02, 0.5)
+        while True:
+            last, before = over(), dict(self._read)  # asked first: what is read after that is complete
+            yield from self.so_far()
+            if last:
+                return
+            if self._read != before:
+                pause.restart()
+            time.sleep(pause.pause())
+
+    def _new_lines(self, node: str, path: Path) -> Iterator[Item]:
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            file.seek(self._read.get(node, 0))
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return  # its writer is in the middle of it
+                self._read[node] = self._read.get(node, 0) + len(line)
+                yield node, line
 
 
 def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,22 +100,6 @@ class LocalJob(Inspection):
         readers.wait_for_change(self.directory, self._stamp, timeout)
 
 
-@dataclass(frozen=True)
-class SecretFile:
-    """$PETCTL_HOME/secrets.json, as a SecretStore."""
-
-    home: Path
-
-    def names(self) -> list[str]:
-        return secret_file.list_secrets(self.home)
-
-    def set(self, name: str, value: str) -> None:
-        secret_file.set_secret(self.home, name, value)
-
-    def remove(self, name: str) -> None:
-        secret_file.remove_secret(self.home, name)
-
-
 class LocalBackend(Backend[LocalJob]):
     """The jobs of one $PETCTL_HOME."""
 
@@ -125,7 +109,7 @@ class LocalBackend(Backend[LocalJob]):
         self.name = str(settings.get("name") or "local")
         self.home, self.settings = home, settings
         self.jobs = home / "jobs"
-        self.secrets = SecretFile(home)
+        self.secrets = secret_file.SecretFile(home)
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,207 @@
+"""Jobs that are directories, for platforms whose machines see the same files as the submitter's: what is left of such a
+kind is how it starts and ends processes.
+
+    $PETCTL_HOME/KIND/JOB/   job/          what the coordinator is given
+                             agent.pyz     what every process runs
+                             message       how the job ended, by its coordinator
+                             NAME.out      what a process has printed, for each: `coordinator`, and nodes by number
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import tempfile
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from petctl.clusters.agent_archive import AGENT, build_agent
+from petctl.clusters.backend import COORDINATOR, Ask, Backend, Inspection, no_such_job, summaries
+from petctl.clusters.base import EXEC, FORWARD, SCALE, AlreadyExists, Listed
+from petctl.clusters.building import RecordBuilder
+from petctl.clusters.foreground import run_in_foreground
+from petctl.clusters.job_files import new_credentials, write_job_files
+from petctl.clusters.printed import LogFiles, final_status, printed_status
+from petctl.controller.journals.records import first_status
+from petctl.controller.termination_message import read_message, write_message
+from petctl.errors import Unreachable
+from petctl.job.record import JobRecord
+from petctl.job.spec import IN_PLACE, Job
+from petctl.job.status import JobStatus
+from petctl.job.task import Task
+from petctl.rendezvous.core.messages import Outcome
+from petctl.rendezvous.net.client import ControlLink
+from petctl.rendezvous.net.join_file import read_join_file
+from petctl.secret_file import SecretFile, secret_values
+from petctl.submission.task import check_command, interpreter, task_of, working_directory
+
+LEFT = 90
+"""Exit code of a process that is not to be started again, as 0 is; after any other one it is."""
+
+
+class DirectoryBuilder(RecordBuilder):
+    """A job that runs in the submitter's own directory."""
+
+    folder_cache = ""
+
+    @property
+    def directory(self) -> str:
+        return str(self.home / self.cluster / self.id)
+
+    def task(self) -> Task:
+        cwd = working_directory(self.job)
+        check_command(self.job, cwd)
+        return task_of(self.job, self.id, cwd, interpreter(self.job, cwd, os.environ), Path(self.directory))
+
+    def request(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        return {}
+
+
+class DirectoryJob(Inspection):
+    """A job, as its directory is now. `running`: its processes, which whoever made this has asked the platform for."""
+
+    def __init__(self, directory: Path, running: Mapping[str, Any]) -> None:
+        self.directory, self.running, self.job_id = directory, running, directory.name
+        self.record = JobRecord.from_dict(json.loads((directory / "job" / "job.json").read_bytes()))
+        ended = COORDINATOR not in running  # then it has printed its last status, too
+        self.message = read_message(directory / "message") if ended else None
+        self.asks = not ended
+
+    @property
+    def over(self) -> bool:
+        return self.message is not None
+
+    def status(self) -> JobStatus:
+        if self.message is None:
+            return first_status(self.record)
+        printed = (self.directory / f"{COORDINATOR}.out").read_bytes().splitlines()[-5:]
+        return final_status(self.record, self.message, printed_status(printed))
+
+    def summary(self) -> JobStatus:
+        """The status, from the coordinator while there is one."""
+        with suppress(Unreachable):
+            if self.asks:
+                return JobStatus.from_dict(self.ask("status"))
+        return self.status()
+
+    def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
+        join, token = read_join_file(self.directory / "job/join.json"), (self.directory / "job/token").read_text()
+        with ControlLink(join.for_control(token)) as link:
+            return link.call(call, patience, **params)
+
+
+class DirectoryBackend(Backend[DirectoryJob]):
+    """All jobs of one cluster of such a kind."""
+
+    capabilities = frozenset({SCALE, EXEC, FORWARD})
+    host = "127.0.0.1"
+    """The address of the machine where the coordinator runs."""
+
+    def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
+        self.home, self.settings, self.name = home, settings, str(settings["name"])
+        self.jobs, self.secrets = home / self.name, SecretFile(home)
+
+    # -- what a kind supplies ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def start(self, directory: Path, name: str, words: Sequence[str]) -> None:
+        """Has `python3 agent.pyz WORDS --replacement N` run in the job's directory, with its output appended to
+        NAME.out: first with N = 0, then with the next number whenever it has ended, but for the codes 0 and LEFT."""
+
+    @abstractmethod
+    def running(self, directory: Path) -> Mapping[str, Any]:
+        """What runs now of what was started, also where it is just being started again: by name, whatever it is."""
+
+    @abstractmethod
+    def kill(self, job: DirectoryJob) -> None:
+        """Ends everything that was started for the job, and starts none of it again."""
+
+    # -- the rest of a backend -----------------------------------------------------------------------------------------
+
+    def request(self, job: Job, job_id: str, code: Mapping[str, Any] | None) -> JobRecord:
+        plain = replace(job, code=IN_PLACE, folders="none", store="none")
+        return DirectoryBuilder(plain, job_id, self.home, self.name, None).build_record()
+
+    def create(self, record: JobRecord) -> None:
+        """The directory comes in one step, with all that is in it; then what runs there."""
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        draft, directory = Path(tempfile.mkdtemp(dir=self.jobs, prefix=".")), self.jobs / record.id
+        try:
+            port = _free_port(self.host)
+            values = secret_values(self.home, {name: name for name in record.secrets.values()})
+            credentials = new_credentials(record, self.home, {"address": f"{self.host}:{port}"})
+            write_job_files(draft / "job", record, credentials, values)
+            build_agent(draft / AGENT)
+            draft.rename(directory)
+        except BaseException as error:
+            shutil.rmtree(draft)
+            if isinstance(error, OSError) and directory.exists():
+                raise AlreadyExists(f"there is a job {record.id} already") from None
+            raise
+        words = ["coordinate", "--job", "job", "--state", "state", "--listen", self.host, "--port", str(port)]
+        self.start(directory, COORDINATOR, [*words, "--message", "message"])
+        self._start_nodes(directory, record.config.wanted)
+
+    def _start_nodes(self, directory: Path, wanted: int) -> None:
+        running = self.running(directory)
+        for node in map(str, range(wanted)):
+            if node not in running:
+                words = ["join", "--file", "job/join.json", "--node", node, "--state-dir", f"state-{node}"]
+                self.start(directory, node, [*words, "--leave-code", str(LEFT), "--stream", "--tagged"])
+
+    def record(self, job_id: str) -> JobRecord:
+        return self.inspect(job_id).record
+
+    def list(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
+        found = [path.name for path in self.jobs.glob("[!.]*")]
+        return summaries(found, wanted, lambda job_id: self.inspect(job_id).summary())
+
+    def inspect(self, job_id: str) -> DirectoryJob:
+        directory = self.jobs / job_id
+        if not directory.is_dir():
+            raise no_such_job(job_id, self.name)
+        return DirectoryJob(directory, self.running(directory))
+
+    def printed(self, job_id: str, role: str) -> LogFiles:
+        names = f"{COORDINATOR}.out" if role == COORDINATOR else "[0-9]*.out"
+        return LogFiles(lambda: {path.stem: path for path in sorted((self.jobs / job_id).glob(names))})
+
+    def resize(self, job: DirectoryJob, wanted: int, ask: Ask) -> str:
+        sentence = super().resize(job, wanted, ask)
+        self._start_nodes(job.directory, wanted)
+        return sentence
+
+    def stop(self, job: DirectoryJob, outcome: Outcome) -> None:
+        write_message(job.directory / "message", outcome, finished=time.time())
+        self.kill(job)
+
+    def delete(self, job: DirectoryJob) -> None:
+        self.kill(job)
+        shutil.rmtree(job.directory)
+
+    def stuck_advice(self, job_id: str) -> str:
+        return f"End the processes of {self.jobs / job_id}, then"
+
+    def nodes(self, job: DirectoryJob) -> Mapping[str, str]:
+        return {name: name for name in job.running if name != COORDINATOR}
+
+    def dial(self, node: str, port: int) -> socket.socket:
+        return socket.create_connection((self.host, port), timeout=10)
+
+    def execute(self, job: DirectoryJob, node: str, argv: Sequence[str]) -> int:
+        task = job.record.task
+        own = {"PETCTL_JOB_ID": job.job_id, "PETCTL_NODE": node, "PETCTL_OUTPUT_DIR": task.output_dir}
+        return run_in_foreground(argv, task.cwd, {**os.environ, **task.env, **own})
+
+
+def _free_port(host: str) -> int:
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
