@@ -23,7 +23,6 @@ class LoopsBackend(Backend):
 
     name = cluster = "loops"
     lacks: ClassVar = {
-        has.TWO_STREAMS: "both go to one file",
         has.WAITING: "there is no queue",
         has.UNREACHABLE: "files are always there",
         has.TOKEN: "it does not offer that",

@@ -2,9 +2,12 @@
 kind is how it starts and ends processes.
 
     $PETCTL_HOME/KIND/JOB/   job/          what the coordinator is given
-                             agent.pyz     what every process runs
+                             petctl-agent.pyz, state, state-N     what every process runs, and keeps
                              message       how the job ended, by its coordinator
                              NAME.out      what a process has printed, for each: `coordinator`, and nodes by number
+                             outputs, checkpoints, logs           what the workers make
+
+Other names there are the kind's own.
 """
 
 from __future__ import annotations
@@ -113,16 +116,19 @@ class DirectoryBackend(Backend[DirectoryJob]):
 
     @abstractmethod
     def start(self, directory: Path, name: str, words: Sequence[str]) -> None:
-        """Has `python3 agent.pyz WORDS --replacement N` run in the job's directory, with its output appended to
-        NAME.out: first with N = 0, then with the next number whenever it has ended, but for the codes 0 and LEFT."""
+        """Has `python3 petctl-agent.pyz WORDS --replacement N` run in the job's directory, with its output appended to
+        NAME.out and its errors wherever a person will look: first with N = 0, then with the next number whenever it has
+        ended, but for the codes 0 and LEFT. `running` names it when this returns."""
 
     @abstractmethod
     def running(self, directory: Path) -> Mapping[str, Any]:
-        """What runs now of what was started, also where it is just being started again: by name, whatever it is."""
+        """What runs now of what was started, also where it is just being started again: by name, whatever it is. A name
+        goes once the last output is in NAME.out, and soon: until the coordinator's has gone the job is not over."""
 
     @abstractmethod
     def kill(self, job: DirectoryJob) -> None:
-        """Ends everything that was started for the job, and starts none of it again."""
+        """Ends everything that was started for the job, and starts none of it again; it has ended when this returns.
+        SIGKILL will do: workers end with their node."""
 
     # -- the rest of a backend -----------------------------------------------------------------------------------------
 
