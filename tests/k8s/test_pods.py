@@ -123,17 +123,17 @@ def test_what_is_said_is_seen(user: User, claim: str, priority_class: str) -> No
                 "affinity": {
                     "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
                 },
+                "priority_class": priority_class,
+                "service_account": "trainer",
+                "security_context": {"runAsUser": 1000, "runAsNonRoot": True, "fsGroup": 1234, "capabilities": {}},
+                "labels": {"team": "vision", "kueue.x-k8s.io/priority-class": "any"},
+                "annotations": {"example.org/note": "5"},
+                "volumes": [
+                    {"empty_dir": "1Mi", "path": "/own"},
+                    {"config_map": "names", "path": "/names"},
+                    {"secret": "tokens", "path": "/tokens"},
+                ],
             },
-            "priority_class": priority_class,
-            "service_account": "trainer",
-            "security_context": {"runAsUser": 1000, "runAsNonRoot": True, "fsGroup": 1234, "capabilities": {}},
-            "labels": {"team": "vision", "kueue.x-k8s.io/priority-class": "any"},
-            "annotations": {"example.org/note": "5"},
-            "volumes": [
-                {"empty_dir": "1Mi", "path": "/own"},
-                {"config_map": "names", "path": "/names"},
-                {"secret": "tokens", "path": "/tokens"},
-            ],
         },
     )
     options = ("--shm-size", "24MiB", "--cpu", "30m", "--memory", "300MiB", "--volume", f"{claim}:/data:ro")
