@@ -217,6 +217,15 @@ class Backend(ABC, Generic[Job_]):
         raise NotImplementedError
 
 
+def ask_with_files(join: Path, token: Path, call: str, patience: float, params: Mapping[str, Any]) -> Any:
+    """`Inspection.ask` where the job's join file and its own token are files here."""
+    from petctl.rendezvous.net.client import ControlLink  # sockets, for the few commands that need them
+    from petctl.rendezvous.net.join_file import read_join_file
+
+    with ControlLink(read_join_file(join).for_control(token.read_text().strip())) as link:
+        return link.call(call, patience, **params)
+
+
 def no_such_job(job_id: str, cluster: str) -> NotFound:
     """What a backend raises for a job that it does not have."""
     return NotFound(f"there is no job {job_id!r}; `petctl list -c {cluster}` shows the jobs")

@@ -27,7 +27,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.agent_archive import AGENT, build_agent
-from petctl.clusters.backend import COORDINATOR, Ask, Backend, Inspection, no_such_job, summaries
+from petctl.clusters.backend import COORDINATOR, Ask, Backend, Inspection, ask_with_files, no_such_job, summaries
 from petctl.clusters.base import EXEC, FORWARD, SCALE, AlreadyExists, Listed
 from petctl.clusters.building import RecordBuilder
 from petctl.clusters.foreground import run_in_foreground
@@ -41,8 +41,6 @@ from petctl.job.spec import IN_PLACE, Job
 from petctl.job.status import JobStatus
 from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Outcome
-from petctl.rendezvous.net.client import ControlLink
-from petctl.rendezvous.net.join_file import read_join_file
 from petctl.secret_file import SecretFile, secret_values
 from petctl.submission.task import check_command, interpreter, task_of, working_directory
 
@@ -96,9 +94,8 @@ class DirectoryJob(Inspection):
         return self.status()
 
     def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
-        join, token = read_join_file(self.directory / "job/join.json"), (self.directory / "job/token").read_text()
-        with ControlLink(join.for_control(token)) as link:
-            return link.call(call, patience, **params)
+        files = self.directory / "job"
+        return ask_with_files(files / "join.json", files / "token", call, patience, params)
 
 
 class DirectoryBackend(Backend[DirectoryJob]):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from petctl import secret_file
-from petctl.clusters.backend import Ask, Backend, Inspection, no_such_job
+from petctl.clusters.backend import Ask, Backend, Inspection, ask_with_files, no_such_job
 from petctl.clusters.base import (
     CONTAINERS,
     EXEC,
@@ -90,11 +90,7 @@ class LocalJob(Inspection):
         return REVIVE_PATIENCE if self.directory.alive() else 0.0
 
     def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
-        from petctl.rendezvous.net.client import ControlLink  # sockets, for the few commands that need them
-
-        token = self.directory.token.read_text().strip()
-        with ControlLink(read_join_file(self.directory.join).for_control(token)) as link:
-            return link.call(call, **params)
+        return ask_with_files(self.directory.join, self.directory.token, call, patience, params)
 
     def wait(self, timeout: float) -> None:
         readers.wait_for_change(self.directory, self._stamp, timeout)
