@@ -15,7 +15,9 @@ import pytest
 
 from petctl.elastic.checkpoints import saved
 from petctl.elastic.snapshots import parts
+from petctl.elastic.snapshots.commits import Mark, Snapshot
 from tests.integration.elastic.harness import Fleet, Nursery, Worker
+from tests.integration.elastic.test_twice import all_end_well, calls_trained, in_call, lose
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,6 +32,18 @@ def counting(tmp_path: Path, nursery: Nursery) -> Iterator[Fleet]:
     """Workers of `counting.py`; none is left afterwards."""
     fleet = Fleet(tmp_path, nursery, Path(__file__).with_name("counting.py"))
     fleet.options.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1")
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@pytest.fixture
+def calling(tmp_path: Path, nursery: Nursery) -> Iterator[Fleet]:
+    """Workers of `twice.py` on a GPU; none is left afterwards."""
+    fleet = Fleet(tmp_path, nursery, Path(__file__).with_name("twice.py"))
+    fleet.options.update(NCCL_SOCKET_IFNAME="lo", NCCL_IB_DISABLE="1", DEVICE="cuda", BACKEND="nccl")
+    fleet.options.update(STEP_TIME="0.01", PETCTL_CHECKPOINT_DIR=str(tmp_path / "checkpoints"), PETCTL_JOB_ID="job-1")
     try:
         yield fleet
     finally:
@@ -75,6 +89,22 @@ def test_checkpoints_hold_exactly_their_steps(counting: Fleet, tmp_path: Path) -
     assert (numbers == newest.step).all()
 
 
+def test_a_checkpoint_is_written_while_the_device_waits(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    one = torch.arange(1 << 20, device="cuda")
+    copies = {"numbers": parts.take("numbers", one)}
+    torch.cuda.synchronize()
+    begun = time.monotonic()
+    torch.cuda._sleep(20_000_000_000)  # about ten seconds
+    saved.write(tmp_path, Mark(1, 1, 1), Snapshot(Mark(1, 1, 1), 1, copies))
+    written = time.monotonic() - begun
+    waits = not torch.cuda.current_stream().query()
+    torch.cuda.synchronize()
+    assert waits, f"written after {written:.1f} s, when the device had nothing more to do"
+    again = parts.value(saved.read(tmp_path, Mark(1, 1, 1)).copies["numbers"])
+    assert torch.equal(again, one.cpu())
+
+
 def test_a_planned_change_undoes_nothing(counting: Fleet) -> None:
     workers = counting.start(2)
     for world in (1, 2):
@@ -85,3 +115,17 @@ def test_a_planned_change_undoes_nothing(counting: Fleet) -> None:
         workers = counting.next(staying, fresh=world - len(staying))
         for worker in workers:
             assert check_exact(worker) >= (counting.round - 1) * 20
+
+
+@pytest.mark.parametrize("every", ["0", "3"])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_loss_in_either_of_two_calls(calling: Fleet, call: int, every: str) -> None:
+    calling.options.update(EVERY=every, STEPS="100")
+    survivor, lost = calling.start(2)
+    in_call([survivor, lost], call, 5)
+    pid = survivor.pid
+    lose(calling, [lost], [survivor])
+    survivor, fresh = calling.next([survivor], fresh=1)
+    all_end_well(calling, [survivor, fresh], steps=100)
+    assert calls_trained(fresh) == {1, 2} - set(range(1, call))
+    assert survivor.line("done")["pid"] == pid

@@ -2,7 +2,8 @@
 
 CALLS of them with 20 steps each, the last one with STEPS; with SAME all have one State, else each has its own. HOLD
 names a place ("between", "entry", with ":RANK" for one rank) in the last one where workers wait for the file GO.
-Half-way through the last one the workers only commit until they are WORLD.
+Half-way through the last one the workers only commit until they are WORLD. DEVICE and BACKEND: cpu and gloo, or cuda
+and nccl, where ranks on one GPU look like ranks on several machines.
 """
 
 import json
@@ -17,6 +18,8 @@ from petctl import elastic
 CALLS = int(os.environ.get("CALLS", "2"))
 WORLD = int(os.environ.get("WORLD", "1"))
 EVERY = int(os.environ.get("EVERY", "0"))
+DEVICE = os.environ.get("DEVICE", "cpu")
+os.environ["NCCL_HOSTID"] = os.environ.get("PETCTL_WORKER_KEY", "")
 torch.set_num_threads(1)
 torch.manual_seed(0)
 
@@ -34,8 +37,8 @@ def hold(name):
 
 
 def new_state(begin):
-    model = torch.nn.Linear(1, 1, bias=False)
-    chance = torch.nn.Linear(1, 1, bias=False)
+    model = torch.nn.Linear(1, 1, bias=False, device=DEVICE)
+    chance = torch.nn.Linear(1, 1, bias=False, device=DEVICE)
     torch.nn.init.constant_(model.weight, begin)
     state = elastic.State(model=model, chance=chance, step=0)
     if EVERY:
@@ -53,7 +56,7 @@ def run(state, call, steps):
                 time.sleep(0.01)
                 state.commit()
                 continue
-            one = torch.full((1,), 1.0 / elastic.world_size())
+            one = torch.full((1,), 1.0 / elastic.world_size(), device=DEVICE)
             torch.distributed.all_reduce(one)
             with torch.no_grad():
                 state.model.weight += one
@@ -63,7 +66,7 @@ def run(state, call, steps):
             say(step=state.step, call=call, weight=state.model.weight.item())
         return {"weight": state.model.weight.item(), "model": state.model}
 
-    return elastic.run(train, state, backend="gloo")
+    return elastic.run(train, state, backend=os.environ.get("BACKEND", "gloo"))
 
 
 state, result = new_state(0.0), {"weight": 0.0}

@@ -244,7 +244,7 @@ def _write_part(path: Path, stem: str, copy: parts.Copy) -> str:
     name = f"{stem}.pt" if copy.tensors else f"{stem}.pkl"
     with open(path / name, "wb") as file:
         if copy.tensors:
-            sys.modules["torch"].save(parts.value(copy), file)
+            sys.modules["torch"].save(parts.value(parts.on_host(copy)), file)
         else:
             file.write(copy.skeleton)
     return name

@@ -67,6 +67,21 @@ def _devices(copies: Iterable[Copy]) -> Set[Any]:
     return {tensor.device for copy in copies for tensor in copy.tensors if tensor.is_cuda}
 
 
+def on_host(copy: Copy) -> Copy:
+    """The same with its tensors in the host's memory, whatever is queued on their devices; the copy must be made.
+
+    torch.save moves them too, but behind all that the training has queued and with Python's lock held. If a collective
+    there waits for a lost peer, the thread that would abort the collective never runs again.
+    """
+    cuda = sys.modules["torch"].cuda
+    streams = {device: cuda.Stream(device) for device in _devices([copy])}
+    tensors = []
+    for tensor in copy.tensors:
+        with cuda.stream(streams.get(tensor.device)):
+            tensors.append(tensor.cpu())
+    return Copy(copy.skeleton, tensors)
+
+
 def restore(part: Any, copy: Copy) -> Any:
     """The part with the values of the copy: the same object, or for a plain value a new one. The copy stays whole."""
     if copy.sharded:
