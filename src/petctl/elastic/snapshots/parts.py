@@ -16,10 +16,12 @@ import io
 import pickle
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Iterable, List, Optional, Set
+from typing import Any, Dict, Iterable, List, Optional, Set
 
 from petctl.elastic.snapshots.kinds import is_module, is_sharded, is_tensor
 from petctl.errors import UsageError
+
+_beside: Dict[Any, Any] = {}  # device -> a stream of `on_host`
 
 
 @dataclass
@@ -47,6 +49,8 @@ def take(name: str, part: Any, into: Optional[Copy] = None) -> Copy:
         buffers = into.tensors if into is not None else []
         if not _alike(tensors, buffers):
             buffers = [torch.empty_like(tensor, requires_grad=False) for tensor in tensors]
+            for device in _devices([Copy(skeleton, buffers)]):
+                _stream_beside(device)
         torch._foreach_copy_(buffers, tensors)
     return Copy(skeleton, buffers)
 
@@ -73,13 +77,18 @@ def on_host(copy: Copy) -> Copy:
     torch.save moves them too, but behind all that the training has queued and with Python's lock held. If a collective
     there waits for a lost peer, the thread that would abort the collective never runs again.
     """
-    cuda = sys.modules["torch"].cuda
-    streams = {device: cuda.Stream(device) for device in _devices([copy])}
     tensors = []
     for tensor in copy.tensors:
-        with cuda.stream(streams.get(tensor.device)):
+        with sys.modules["torch"].cuda.stream(_stream_beside(tensor.device) if tensor.is_cuda else None):
             tensors.append(tensor.cpu())
     return Copy(copy.skeleton, tensors)
+
+
+def _stream_beside(device: Any) -> Any:
+    """A stream of the device that waits for no other. Making the first one waits until the device has nothing to do."""
+    if device not in _beside:
+        _beside[device] = sys.modules["torch"].cuda.Stream(device)
+    return _beside[device]
 
 
 def restore(part: Any, copy: Copy) -> Any:
