@@ -102,6 +102,9 @@ class Coordinator:
             options.config, world.now, leader=name, epoch=epoch, fresh=fresh, outcome=outcome, memory=memory
         )
         self.connections: dict[tuple[str, str], Connection] = {}
+        self.lost: dict[
+            str, str
+        ] = {}  # node -> the incarnation that it gave up last
         self.wake_at: float | None = None
         self.crash_after_tells: int | None = None
         self.settle()
@@ -149,10 +152,12 @@ class Coordinator:
                 outcome = effect.outcome
                 self.fleet.checks.ending(self, outcome)
                 world.at(world.latency(), lambda o=outcome: self.record(o))  # type: ignore[misc]
-            elif isinstance(effect, events.Lost) and effect.node in self.fleet.replaced:
+            elif isinstance(effect, events.Lost):
                 name = effect.node
-                self.machine.step(events.Expect((name,), self.fleet.replaced.pop(name)), world.now)
-                world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
+                self.lost[name] = effect.incarnation
+                if name in self.fleet.replaced:
+                    self.machine.step(events.Expect((name,), self.fleet.replaced.pop(name)), world.now)
+                    world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
         if self.machine.phase == RUNNING and before != RUNNING:
             self.fleet.checks.running(self, continued=before == RECOVERING)
             self.fleet.backend.remember(self.machine.header())

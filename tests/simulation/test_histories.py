@@ -6,9 +6,11 @@ import os
 
 import pytest
 
+from petctl.rendezvous.core.member import Terminate
 from tests.simulation.invariants import Violation
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.schedule import Schedule
+from tests.simulation.script import Script
 
 HISTORIES = 2400
 CHUNK = 50
@@ -43,6 +45,22 @@ def test_many_histories() -> None:
             Schedule(seed).run()
         except Violation as violation:
             pytest.fail(f"seed {seed}: {violation}; replay with python -m tests.simulation.schedule {seed}")
+
+
+def test_a_lost_agent_gives_its_failure_back_also_where_the_next_one_leaves_at_once() -> None:
+    script = Script()
+    for command in ("start 0 1 2", "fail 1", "isolate 1", "crash 1"):
+        script.command(command.split())
+    fleet = script.fleet
+    assert fleet is not None
+    fleet.world.isolated.clear()
+    fleet.world.loss = 1.0  # of its first report: that it leaves is the first that is heard of it
+    fleet.start_node("1")
+    fleet.world.run_until(fleet.world.now + 0.001)
+    fleet.world.loss = 0.0
+    fleet.nodes["1"].step(Terminate("preempted"))
+    fleet.world.run_until(fleet.world.now + 1.0)
+    assert (fleet.charges, fleet.refunds) == (1, 1)
 
 
 def test_a_seed_is_a_whole_history() -> None:
