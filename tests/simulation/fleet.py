@@ -102,9 +102,7 @@ class Coordinator:
             options.config, world.now, leader=name, epoch=epoch, fresh=fresh, outcome=outcome, memory=memory
         )
         self.connections: dict[tuple[str, str], Connection] = {}
-        self.lost: dict[
-            str, str
-        ] = {}  # node -> the incarnation that it gave up last
+        self.lost: dict[str, str] = {}  # node -> the incarnation that it gave up last
         self.wake_at: float | None = None
         self.crash_after_tells: int | None = None
         self.settle()
