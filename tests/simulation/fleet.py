@@ -18,7 +18,7 @@ from petctl.rendezvous.core import member as real_member
 from petctl.rendezvous.core import messages as m
 from petctl.rendezvous.core.transitions import DEPOSED, RECOVERING, RUNNING
 from tests.simulation.invariants import Checks, Violation
-from tests.simulation.world import Connection, World
+from tests.simulation.world import Connection, Inbox, World
 
 STEP = 0.5  # seconds of one training step
 TICK = 0.01  # seconds until a node looks again at something that is overdue
@@ -208,7 +208,7 @@ class Node:
         self.fleet, self.name, self.up = fleet, name, True
         self.slow = 1.0
         self.sticks = False  # its workers cannot be ended, not even killed
-        self.frozen_until = 0.0  # its agent stands still until then; its workers do not
+        self.inbox = Inbox(fleet.world, self.handle)
         self.pace = fleet.drift()  # of its clock
         fleet.incarnations += 1
         self.incarnation = f"i{fleet.incarnations:06d}"
@@ -238,7 +238,12 @@ class Node:
 
     def freeze(self, seconds: float) -> None:
         """Its agent stands still for so long (a stopped process, a starved machine), while its workers keep running."""
-        self.frozen_until = max(self.frozen_until, self.fleet.world.now + seconds)
+        self.inbox.stand_still(seconds)
+
+    @property
+    def frozen_until(self) -> float:
+        """Until when its agent stands still."""
+        return self.inbox.still_until
 
     @property
     def live(self) -> Workers | None:
@@ -255,12 +260,13 @@ class Node:
     # -- the agent's driver -------------------------------------------------------------------------------------------
 
     def step(self, event: object) -> None:
+        if self.up:
+            self.inbox.put(event)
+
+    def handle(self, event: object) -> None:
         if not self.up:
             return
         world = self.fleet.world
-        if world.now < self.frozen_until:
-            world.at_time(self.frozen_until, lambda: self.step(event))
-            return
         for effect in self.member.step(event, self.clock()):
             getattr(self, "_do_" + type(effect).__name__.lower())(effect)
             if not self.up:

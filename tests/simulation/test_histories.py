@@ -11,6 +11,7 @@ from tests.simulation.invariants import Violation
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.schedule import Schedule
 from tests.simulation.script import Script
+from tests.simulation.world import Inbox, World
 
 HISTORIES = 2400
 CHUNK = 50
@@ -61,6 +62,21 @@ def test_a_lost_agent_gives_its_failure_back_also_where_the_next_one_leaves_at_o
     fleet.nodes["1"].step(Terminate("preempted"))
     fleet.world.run_until(fleet.world.now + 1.0)
     assert (fleet.charges, fleet.refunds) == (1, 1)
+
+
+def test_what_comes_to_a_process_that_stands_still_longer_and_longer_stays_in_order() -> None:
+    world, seen = World(0), list[object]()
+    inbox = Inbox(world, seen.append)
+    inbox.stand_still(1.0)
+    inbox.put("disconnected")
+    world.run_until(0.5)
+    inbox.stand_still(1.0)
+    inbox.put("connected")
+    world.run_until(1.4)
+    assert seen == []
+    world.run_until(1.5)
+    inbox.put("received")
+    assert seen == ["disconnected", "connected", "received"]
 
 
 def test_a_seed_is_a_whole_history() -> None:

@@ -74,6 +74,36 @@ class World:
         return not self.loss or self.random.random() >= self.loss
 
 
+class Inbox:
+    """What comes to a process: in its order also where the process stands still for a while, and then for longer."""
+
+    def __init__(self, world: World, handle: Callable[[object], None]) -> None:
+        self.world, self._handle = world, handle
+        self.still_until = 0.0
+        self._waiting: list[object] = []
+
+    def stand_still(self, seconds: float) -> None:
+        """Nothing is handled for so long."""
+        self.still_until = max(self.still_until, self.world.now + seconds)
+
+    def put(self, event: object) -> None:
+        """Handles it now, or behind all that came before."""
+        if not self._waiting and self.world.now >= self.still_until:
+            return self._handle(event)
+        self._waiting.append(event)
+        if len(self._waiting) == 1:
+            self.world.at_time(self.still_until, self._go_on)
+        return None
+
+    def _go_on(self) -> None:
+        if self.world.now < self.still_until:
+            return self.world.at_time(self.still_until, self._go_on)
+        events, self._waiting = self._waiting, []
+        for event in events:
+            self._handle(event)
+        return None
+
+
 class Connection:
     """One connection of a node to one coordinator; each end can be closed before the other notices."""
 
