@@ -93,7 +93,8 @@ class Coordinator:
     """A coordinator process."""
 
     def __init__(self, fleet: Fleet, name: str, fresh: bool) -> None:
-        self.fleet, self.name, self.alive, self.paused_until = fleet, name, True, 0.0
+        self.fleet, self.name, self.alive = fleet, name, True
+        self.inbox = Inbox(fleet.world, self.handle)
         options, world = fleet.options, fleet.world
         outcome = fleet.backend.outcome
         epoch = fleet.backend.next_epoch()
@@ -127,9 +128,15 @@ class Coordinator:
         connection.coordinator_end = receive
 
     def step(self, event: object) -> None:
-        if self.fleet.world.now < self.paused_until:
-            self.fleet.world.at(self.paused_until - self.fleet.world.now, lambda: self.step(event))
-        elif self.alive:
+        self.inbox.put(event)
+
+    @property
+    def paused_until(self) -> float:
+        """Until when its process is starved; 0 where it never was."""
+        return self.inbox.still_until
+
+    def handle(self, event: object) -> None:
+        if self.alive:
             if isinstance(event, events.Reported) and event.report.leaving:
                 self.fleet.left.add((self.name, event.report.node, event.report.incarnation))
             self.machine.step(event, self.fleet.world.now)
@@ -192,8 +199,9 @@ class Coordinator:
 
     def pause(self, seconds: float) -> None:
         """The process is starved for so long; then its driver says that it was late."""
-        self.paused_until = self.fleet.world.now + seconds
-        self.fleet.world.at(seconds, lambda: self.step(events.Late(seconds)))
+        late = self.inbox.stand_still(seconds)
+        if late:
+            self.inbox.put_first(events.Late(late))
 
     def crash(self) -> None:
         self.alive = False
