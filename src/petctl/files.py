@@ -136,8 +136,23 @@ def remove_drafts(directory: Path) -> None:
     """Removes the drafts of processes of this machine that have ended."""
     for name in os.listdir(directory):
         _, dot, writer = name.rpartition(".")
-        if name[0] == "." and dot and writer.isdecimal() and not os.path.exists(f"/proc/{writer}"):
-            _forget(os.path.join(directory, name))
+        if name[0] == "." and dot and writer.isdecimal():
+            draft = os.path.join(directory, name)
+            with contextlib.suppress(FileNotFoundError):
+                if not _lives(writer, os.stat(draft).st_mtime):
+                    _forget(draft)
+
+
+def _lives(process: str, since: float) -> bool:
+    """Whether the process that had this number then lives: not as a zombie, nor another one that got the number."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # seconds after the machine's start
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    return fields[0] not in (b"Z", b"X") and time.time() - age < since + 1.0
 
 
 def sync_directory(path: Path) -> None:

@@ -133,6 +133,26 @@ with replacing(sys.argv[1], draft=sys.argv[2] or None) as file:
     assert names(tmp_path) == ["file"]
 
 
+def test_the_draft_of_a_killed_writer_goes_before_its_parent_has_heard_of_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as writer:
+        draft = tmp_path / f".file.12345678.{writer.pid}"
+        draft.touch()
+        writer.kill()
+        os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped: /proc has it still
+        files.remove_drafts(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_draft_goes_also_where_another_process_has_its_writers_number_now(tmp_path: Path) -> None:
+    draft = tmp_path / f".file.12345678.{os.getpid()}"
+    draft.touch()
+    files.remove_drafts(tmp_path)
+    assert draft.exists()
+    os.utime(draft, (1.0, 1.0))  # of before the machine was started last
+    files.remove_drafts(tmp_path)
+    assert not draft.exists()
+
+
 def test_drafts_of_the_living_and_files_of_others_stay(tmp_path: Path) -> None:
     for name in ("job.12345678", ".hidden", ".job.new", "job"):
         (tmp_path / name).touch()
