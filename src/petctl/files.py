@@ -5,7 +5,7 @@
     read_json                           an object that was written so; an error names the file and its fault
     make_private_directory, ..._file    for this user alone, whatever the umask says
     locked, take_lock, wait_for_lock    flocks: they die with their holder, and belong to the open file, so that a
-    hold, is_locked                     child to which the descriptor is passed on holds the lock too
+    hold, release, is_locked            child to which the descriptor is passed on holds the lock too
 
 A draft lies beside its file and is called .NAME.RANDOM.PROCESS, so that `remove_drafts` knows those of killed writers.
 No draft is written through a link. Errors are the system's own: callers know what to tell the user.
@@ -136,8 +136,23 @@ def remove_drafts(directory: Path) -> None:
     """Removes the drafts of processes of this machine that have ended."""
     for name in os.listdir(directory):
         _, dot, writer = name.rpartition(".")
-        if name[0] == "." and dot and writer.isdecimal() and not os.path.exists(f"/proc/{writer}"):
-            _forget(os.path.join(directory, name))
+        if name[0] == "." and dot and writer.isdecimal():
+            draft = os.path.join(directory, name)
+            with contextlib.suppress(FileNotFoundError):
+                if not _lives(writer, os.stat(draft).st_mtime):
+                    _forget(draft)
+
+
+def _lives(process: str, since: float) -> bool:
+    """Whether the process that had this number then lives: not as a zombie, nor another one that got the number."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    started = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # seconds after the machine's start
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - started
+    return fields[0] not in (b"Z", b"X") and time.time() - age < since + 1.0
 
 
 def sync_directory(path: Path) -> None:
@@ -189,6 +204,18 @@ def hold(descriptor: int, shared: bool = False, wait: bool = True) -> bool:
     return True
 
 
+def release(descriptor: int) -> None:
+    """Lets go of a lock and closes its file.
+
+    To close it is not enough: a child that another thread has forked shares the open file until it executes its
+    program, which takes long on a busy machine. Only who has passed the lock on just closes it.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    finally:
+        os.close(descriptor)
+
+
 def wait_for_lock(path: Path, shared: bool = False) -> int:
     """Returns the descriptor that holds the lock for as long as it is open, once all others have let go of it."""
     descriptor = open_lock(path)
@@ -224,7 +251,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        os.close(descriptor)
+        release(descriptor)
 
 
 def is_locked(path: Path, shared: bool = False) -> bool:
@@ -236,4 +263,4 @@ def is_locked(path: Path, shared: bool = False) -> bool:
     try:
         return not hold(descriptor, not shared, wait=False)
     finally:
-        os.close(descriptor)
+        release(descriptor)

@@ -18,7 +18,7 @@ from petctl.rendezvous.core import member as real_member
 from petctl.rendezvous.core import messages as m
 from petctl.rendezvous.core.transitions import DEPOSED, RECOVERING, RUNNING
 from tests.simulation.invariants import Checks, Violation
-from tests.simulation.world import Connection, World
+from tests.simulation.world import Connection, Inbox, World
 
 STEP = 0.5  # seconds of one training step
 TICK = 0.01  # seconds until a node looks again at something that is overdue
@@ -93,7 +93,8 @@ class Coordinator:
     """A coordinator process."""
 
     def __init__(self, fleet: Fleet, name: str, fresh: bool) -> None:
-        self.fleet, self.name, self.alive, self.paused_until = fleet, name, True, 0.0
+        self.fleet, self.name, self.alive = fleet, name, True
+        self.inbox = Inbox(fleet.world, self.handle)
         options, world = fleet.options, fleet.world
         outcome = fleet.backend.outcome
         epoch = fleet.backend.next_epoch()
@@ -102,6 +103,7 @@ class Coordinator:
             options.config, world.now, leader=name, epoch=epoch, fresh=fresh, outcome=outcome, memory=memory
         )
         self.connections: dict[tuple[str, str], Connection] = {}
+        self.lost: dict[str, str] = {}  # node -> the incarnation that it gave up last
         self.wake_at: float | None = None
         self.crash_after_tells: int | None = None
         self.settle()
@@ -126,9 +128,15 @@ class Coordinator:
         connection.coordinator_end = receive
 
     def step(self, event: object) -> None:
-        if self.fleet.world.now < self.paused_until:
-            self.fleet.world.at(self.paused_until - self.fleet.world.now, lambda: self.step(event))
-        elif self.alive:
+        self.inbox.put(event)
+
+    @property
+    def paused_until(self) -> float:
+        """Until when its process is starved; 0 where it never was."""
+        return self.inbox.still_until
+
+    def handle(self, event: object) -> None:
+        if self.alive:
             if isinstance(event, events.Reported) and event.report.leaving:
                 self.fleet.left.add((self.name, event.report.node, event.report.incarnation))
             self.machine.step(event, self.fleet.world.now)
@@ -149,10 +157,12 @@ class Coordinator:
                 outcome = effect.outcome
                 self.fleet.checks.ending(self, outcome)
                 world.at(world.latency(), lambda o=outcome: self.record(o))  # type: ignore[misc]
-            elif isinstance(effect, events.Lost) and effect.node in self.fleet.replaced:
+            elif isinstance(effect, events.Lost):
                 name = effect.node
-                self.machine.step(events.Expect((name,), self.fleet.replaced.pop(name)), world.now)
-                world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
+                self.lost[name] = effect.incarnation
+                if name in self.fleet.replaced:
+                    self.machine.step(events.Expect((name,), self.fleet.replaced.pop(name)), world.now)
+                    world.at(0.2, lambda n=name: self.fleet.start_node(n))  # type: ignore[misc]
         if self.machine.phase == RUNNING and before != RUNNING:
             self.fleet.checks.running(self, continued=before == RECOVERING)
             self.fleet.backend.remember(self.machine.header())
@@ -189,8 +199,9 @@ class Coordinator:
 
     def pause(self, seconds: float) -> None:
         """The process is starved for so long; then its driver says that it was late."""
-        self.paused_until = self.fleet.world.now + seconds
-        self.fleet.world.at(seconds, lambda: self.step(events.Late(seconds)))
+        late = self.inbox.stand_still(seconds)
+        if late:
+            self.inbox.put_first(events.Late(late))
 
     def crash(self) -> None:
         self.alive = False
@@ -205,7 +216,7 @@ class Node:
         self.fleet, self.name, self.up = fleet, name, True
         self.slow = 1.0
         self.sticks = False  # its workers cannot be ended, not even killed
-        self.frozen_until = 0.0  # its agent stands still until then; its workers do not
+        self.inbox = Inbox(fleet.world, self.handle)
         self.pace = fleet.drift()  # of its clock
         fleet.incarnations += 1
         self.incarnation = f"i{fleet.incarnations:06d}"
@@ -235,7 +246,12 @@ class Node:
 
     def freeze(self, seconds: float) -> None:
         """Its agent stands still for so long (a stopped process, a starved machine), while its workers keep running."""
-        self.frozen_until = max(self.frozen_until, self.fleet.world.now + seconds)
+        self.inbox.stand_still(seconds)
+
+    @property
+    def frozen_until(self) -> float:
+        """Until when its agent stands still."""
+        return self.inbox.still_until
 
     @property
     def live(self) -> Workers | None:
@@ -252,12 +268,13 @@ class Node:
     # -- the agent's driver -------------------------------------------------------------------------------------------
 
     def step(self, event: object) -> None:
+        if self.up:
+            self.inbox.put(event)
+
+    def handle(self, event: object) -> None:
         if not self.up:
             return
         world = self.fleet.world
-        if world.now < self.frozen_until:
-            world.at_time(self.frozen_until, lambda: self.step(event))
-            return
         for effect in self.member.step(event, self.clock()):
             getattr(self, "_do_" + type(effect).__name__.lower())(effect)
             if not self.up:

@@ -156,9 +156,9 @@ class Checks:
 
     def refunding(self, coordinator: Coordinator, event: Event) -> None:
         """A failure is given back."""
-        newest = self.fleet.nodes[event.data["node"]]
-        if (coordinator.name, newest.name, newest.incarnation) in self.fleet.left:
-            raise Violation(f"a failure is given back because node {newest.name} has left")
+        name = event.data["node"]
+        if (coordinator.name, name, coordinator.lost[name]) in self.fleet.left:
+            raise Violation(f"a failure is given back because node {name} has left")
 
     def stalling(self, coordinator: Coordinator, event: Event) -> None:
         """A round is said to stand still."""

@@ -6,9 +6,12 @@ import os
 
 import pytest
 
+from petctl.rendezvous.core.member import Terminate
 from tests.simulation.invariants import Violation
 from tests.simulation.mutants import MUTANTS, Mutant
 from tests.simulation.schedule import Schedule
+from tests.simulation.script import Script
+from tests.simulation.world import Inbox, World
 
 HISTORIES = 2400
 CHUNK = 50
@@ -43,6 +46,37 @@ def test_many_histories() -> None:
             Schedule(seed).run()
         except Violation as violation:
             pytest.fail(f"seed {seed}: {violation}; replay with python -m tests.simulation.schedule {seed}")
+
+
+def test_a_lost_agent_gives_its_failure_back_also_where_the_next_one_leaves_at_once() -> None:
+    script = Script()
+    for command in ("start 0 1 2", "fail 1", "isolate 1", "crash 1"):
+        script.command(command.split())
+    fleet = script.fleet
+    assert fleet is not None
+    fleet.world.isolated.clear()
+    fleet.world.loss = 1.0  # of its first report: that it leaves is the first that is heard of it
+    fleet.start_node("1")
+    fleet.world.run_until(fleet.world.now + 0.001)
+    fleet.world.loss = 0.0
+    fleet.nodes["1"].step(Terminate("preempted"))
+    fleet.world.run_until(fleet.world.now + 1.0)
+    assert (fleet.charges, fleet.refunds) == (1, 1)
+
+
+def test_what_comes_to_a_process_that_stands_still_longer_and_longer_stays_in_order() -> None:
+    world, seen = World(0), list[object]()
+    inbox = Inbox(world, seen.append)
+    inbox.stand_still(1.0)
+    inbox.put("disconnected")
+    world.run_until(0.5)
+    inbox.stand_still(1.0)
+    inbox.put("connected")
+    world.run_until(1.4)
+    assert seen == []
+    world.run_until(1.5)
+    inbox.put("received")
+    assert seen == ["disconnected", "connected", "received"]
 
 
 def test_a_seed_is_a_whole_history() -> None:

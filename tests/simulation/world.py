@@ -74,6 +74,44 @@ class World:
         return not self.loss or self.random.random() >= self.loss
 
 
+class Inbox:
+    """What comes to a process: in its order also where the process stands still for a while, and then for longer."""
+
+    def __init__(self, world: World, handle: Callable[[object], None]) -> None:
+        self.world, self._handle = world, handle
+        self.still_until = 0.0
+        self._waiting: list[object] = []
+
+    def stand_still(self, seconds: float) -> float:
+        """Nothing is handled for so long; answers by how much longer that is than without it."""
+        before = max(self.still_until, self.world.now)
+        self.still_until = max(before, self.world.now + seconds)
+        return self.still_until - before
+
+    def put(self, event: object) -> None:
+        """Handles it now, or behind all that came before."""
+        if not self._waiting and self.world.now >= self.still_until:
+            return self._handle(event)
+        return self._keep(len(self._waiting), event)
+
+    def put_first(self, event: object) -> None:
+        """Handles it before all that waits."""
+        self._keep(0, event)
+
+    def _keep(self, place: int, event: object) -> None:
+        self._waiting.insert(place, event)
+        if len(self._waiting) == 1:
+            self.world.at_time(self.still_until, self._go_on)
+
+    def _go_on(self) -> None:
+        if self.world.now < self.still_until:
+            return self.world.at_time(self.still_until, self._go_on)
+        events, self._waiting = self._waiting, []
+        for event in events:
+            self._handle(event)
+        return None
+
+
 class Connection:
     """One connection of a node to one coordinator; each end can be closed before the other notices."""
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -130,6 +131,26 @@ with replacing(sys.argv[1], draft=sys.argv[2] or None) as file:
     else:
         files.remove_drafts(tmp_path)
     assert names(tmp_path) == ["file"]
+
+
+def test_the_draft_of_a_killed_writer_goes_before_its_parent_has_heard_of_it(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as writer:
+        draft = tmp_path / f".file.12345678.{writer.pid}"
+        draft.touch()
+        writer.kill()
+        os.waitid(os.P_PID, writer.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped: /proc has it still
+        files.remove_drafts(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_draft_goes_also_where_another_process_has_its_writers_number_now(tmp_path: Path) -> None:
+    draft = tmp_path / f".file.12345678.{os.getpid()}"
+    draft.touch()
+    files.remove_drafts(tmp_path)
+    assert draft.exists()
+    os.utime(draft, (1.0, 1.0))  # of before the machine was started last
+    files.remove_drafts(tmp_path)
+    assert not draft.exists()
 
 
 def test_drafts_of_the_living_and_files_of_others_stay(tmp_path: Path) -> None:
@@ -368,6 +389,37 @@ def test_a_lock_is_let_go_of_after_a_failure_too(tmp_path: Path) -> None:
     with pytest.raises(ValueError), files.locked(tmp_path / "lock"):
         raise ValueError
     assert not files.is_locked(tmp_path / "lock")
+
+
+def shared(path: Path) -> list[int]:
+    """The open files of this name a second time, as a child has them between its fork and its exec."""
+    mine = {int(name): Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")}
+    return [os.dup(number) for number, link in mine.items() if link.is_symlink() and os.readlink(link) == str(path)]
+
+
+def test_a_child_that_has_not_executed_its_program_yet_does_not_keep_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, hold = tmp_path / "lock", files.hold
+    with files.locked(path):
+        children = shared(path)
+    lock = files.take_lock(path, within=0.0)
+    assert lock is not None
+    children += shared(path)
+    files.release(lock)
+
+    def fork(*words: Any, **options: Any) -> bool:
+        held = hold(*words, **options)
+        children.extend(shared(path))
+        return held
+
+    monkeypatch.setattr(files, "hold", fork)  # the one who asks holds it for a moment, too
+    assert not files.is_locked(path)
+    monkeypatch.undo()
+    assert children
+    assert not files.is_locked(path, shared=True)
+    for child in children:
+        os.close(child)
 
 
 def test_a_forked_process_shares_the_lock(tmp_path: Path) -> None:

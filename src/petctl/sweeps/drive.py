@@ -222,12 +222,17 @@ def drive_detached(folder: SweepDirectory) -> None:
     """Starts a driver that outlives this process; what it says is in driver.log. It has the lock from the beginning, so
     that whoever looks next sees that the sweep is driven."""
     go_there(folder)
-    with folder.driving() as lock, (folder.path / "driver.log").open("ab") as log:
-        subprocess.Popen(
-            [sys.executable, "-P", "-m", "petctl.sweeps", folder.name, str(lock)],  # not with the user's own random.py
-            pass_fds=[lock],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+    lock = folder.take()
+    try:
+        with (folder.path / "driver.log").open("ab") as log:
+            subprocess.Popen(
+                # Not with the user's own random.py.
+                [sys.executable, "-P", "-m", "petctl.sweeps", folder.name, str(lock)],
+                pass_fds=[lock],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+    finally:
+        os.close(lock)  # the driver holds it, too

@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
-from petctl.files import is_locked, make_private_directory, take_lock
+from petctl.files import is_locked, make_private_directory, release, take_lock
 from petctl.files import read_json_or_none as read_json
 from petctl.home import petctl_home, write_json
 from petctl.job.file.read import job_from_dict
@@ -151,11 +151,10 @@ class SweepDirectory:
         """Whether somebody drives it."""
         return is_locked(self.path / "lock")
 
-    @contextmanager
-    def driving(self, held: int | None = None) -> Iterator[int]:
-        """Nobody else drives it meanwhile. `held`: the lock's descriptor, where somebody has handed it on."""
+    def take(self) -> int:
+        """Returns the lock of the one who drives it, to be released or handed on."""
         try:
-            descriptor = take_lock(self.path / "lock") if held is None else held
+            descriptor = take_lock(self.path / "lock")
         except FileNotFoundError:
             raise NotFound(f"the sweep {self.name} was just removed") from None
         if descriptor is None:
@@ -163,10 +162,16 @@ class SweepDirectory:
                 f"another petctl is driving the sweep {self.name}; watch it with: "
                 f"petctl sweep status --watch {self.name}"
             )
+        return descriptor
+
+    @contextmanager
+    def driving(self, held: int | None = None) -> Iterator[None]:
+        """Nobody else drives it meanwhile. `held`: the lock, where another process has handed it on."""
+        descriptor = self.take() if held is None else held
         try:
-            yield descriptor
+            yield
         finally:
-            os.close(descriptor)
+            release(descriptor)
 
     def remove(self) -> None:
         """Out of sight in one step."""

@@ -15,7 +15,7 @@ from typing import Iterator, List, NamedTuple, Tuple
 
 from petctl.agent.data.folder_copy import Copy
 from petctl.errors import NoRoom
-from petctl.files import is_locked, locked, make_private_directory, take_lock
+from petctl.files import is_locked, locked, make_private_directory, release, take_lock
 from petctl.text import amount
 
 LIMIT = 50 << 30  # bytes that all copies may have
@@ -114,7 +114,7 @@ class Cache:
                     return False
                 os.rename(copy.directory, os.path.join(self.root, f"{_GONE}{copy.key}-{time.monotonic_ns()}"))
             finally:
-                os.close(used)
+                release(used)
         self._sweep()
         return True
 

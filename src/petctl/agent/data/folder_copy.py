@@ -20,7 +20,7 @@ import threading
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from petctl.errors import GivenUp, PetctlError
-from petctl.files import hold, open_lock, read_json, replace, wait_for_lock
+from petctl.files import hold, open_lock, read_json, release, replace, wait_for_lock
 from petctl.storage.core.body import local_error
 from petctl.storage.core.endpoint import PART_SUFFIX
 
@@ -126,7 +126,7 @@ class Copy:
         if self._use >= 0:
             with contextlib.suppress(OSError):
                 os.utime(self.used_file)
-            os.close(self._use)
+            release(self._use)
             self._use = -1
 
     def is_mine(self) -> bool:
@@ -152,7 +152,7 @@ class Copy:
                 pause.wait(_PAUSE)
             yield True
         finally:
-            os.close(descriptor)
+            release(descriptor)
 
     def about(self) -> Dict[str, Any]:
         """What is written down about it."""

@@ -16,7 +16,7 @@ from typing import Callable, Iterator, Mapping, Optional
 
 from petctl.agent.data.uploader import Outbox, lock_path
 from petctl.errors import GivenUp, PetctlError
-from petctl.files import hold, open_lock
+from petctl.files import hold, open_lock, release
 from petctl.job.task import Task
 from petctl.rendezvous.net.join_file import JoinFile
 from petctl.storage.core.files import CoordinatorLine, Depot
@@ -102,7 +102,7 @@ class Results:
         try:
             yield self._take(descriptor)
         finally:
-            os.close(descriptor)
+            release(descriptor)
 
     def _take(self, descriptor: int) -> bool:
         if hold(descriptor, wait=False):

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from petctl.errors import ProtocolError, Unreachable, UsageError
-from petctl.files import take_lock
+from petctl.files import release, take_lock
 from petctl.rendezvous.core.messages import Outcome, decode_outcome
 from petctl.rendezvous.net import client
 from petctl.rendezvous.net.client import AgentLink
@@ -81,7 +81,7 @@ class Revival:
     def end(self) -> None:
         """Lets others try."""
         if self._lock >= 0:
-            os.close(self._lock)
+            release(self._lock)
             self._lock = -1
 
 

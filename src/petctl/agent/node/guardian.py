@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, List, Set
 from petctl.agent.node import native, runtime_dir
 from petctl.agent.workers import processes
 from petctl.errors import UsageError
-from petctl.files import make_private_directory, take_lock
+from petctl.files import make_private_directory, release, take_lock
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 CGROUPS = "PETCTL_CGROUPS"  # the control groups that limit the agent and all below it, one a line
@@ -85,7 +85,7 @@ def guard(run_agent: Callable[[Lifeline], int], state_dir: str, key_tail: str) -
     runtime_dir.remove(directory)
     os.close(alive_write)
     if lock >= 0:
-        os.close(lock)
+        release(lock)
     return code
 
 

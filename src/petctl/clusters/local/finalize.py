@@ -7,7 +7,6 @@ reader finds the outcome where outcomes are. Whether a job is to be ended so is 
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from typing import Any, Mapping, Optional
@@ -18,7 +17,7 @@ from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
 from petctl.clusters.local.record import LocalRequest, read_record
 from petctl.errors import PetctlError
-from petctl.files import take_lock
+from petctl.files import release, take_lock
 from petctl.job.status import JobStatus
 
 CANCELLED_IN_LINE = "cancelled while it was queued"
@@ -59,7 +58,7 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[JobStatus]:
         directory.give_back()
         return journal.status
     finally:
-        os.close(lock)
+        release(lock)
 
 
 def clear(directory: JobDirectory, container: Mapping[str, Any]) -> str:

@@ -27,7 +27,7 @@ from petctl.bundle.snapshot import Snapshot, take
 from petctl.compat.act.config.config import FOLDER_OF_FILES, Config
 from petctl.config.settings import project_root
 from petctl.errors import UsageError
-from petctl.files import make_private_directory, wait_for_lock
+from petctl.files import locked, make_private_directory
 from petctl.files import read_json_or_none as read_json
 from petctl.home import petctl_home, write_json, write_text
 from petctl.submission.code import code_record, links_of, own_state
@@ -172,8 +172,7 @@ def keep(config: Config, snapshot: Snapshot, code: Mapping[str, Any], tree: Snap
     )
     folder, key = _folder(), _key(config)
     make_private_directory(folder)
-    held = wait_for_lock(folder / "lock")
-    try:
+    with locked(folder / "lock"):
         archive, manifest = _beside(folder, key, made.id)
         if not archive.exists():
             os.link(made.code["archive"], archive)
@@ -182,8 +181,6 @@ def keep(config: Config, snapshot: Snapshot, code: Mapping[str, Any], tree: Snap
         for other in folder.glob(f"{key}-*"):
             if other not in (archive, manifest) and re.fullmatch(f"{re.escape(key)}-[0-9a-f]{{64}}[.].*", other.name):
                 other.unlink(missing_ok=True)
-    finally:
-        os.close(held)
     return made
 
 

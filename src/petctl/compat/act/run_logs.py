@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from petctl.agent.logs.log_files import LogName, list_logs, parse_round, read_end
 from petctl.compat.act.run_facts import STATUS
 from petctl.errors import NoRoom, PetctlError, UsageError, is_no_room
-from petctl.files import hold, replace
+from petctl.files import hold, release, replace
 from petctl.rendezvous.core.decide import natural
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _alone(folder: Path) -> Iterator[None]:
         hold(descriptor)
         yield
     finally:
-        os.close(descriptor)
+        release(descriptor)
 
 
 class _Copies:

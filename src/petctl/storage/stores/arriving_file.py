@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Iterator, Sequence
 
 from petctl.errors import NoRoom, NoSuchPlace, Refused, StoreError, is_no_room
-from petctl.files import hold
+from petctl.files import hold, release
 from petctl.storage.core.checksums import Kinds, Running, Sum
 from petctl.storage.core.parts import part_size
 from petctl.storage.stores.endpoint import Entry
@@ -115,9 +115,9 @@ class FileSink:
 
     def leave(self) -> None:
         with self._lock:
-            for descriptor in (self._data, self._record):
+            for descriptor, close in ((self._data, release), (self._record, os.close)):
                 if descriptor >= 0:
-                    os.close(descriptor)
+                    close(descriptor)
             self._data = self._record = -1
 
     def _take_up(self, header: str) -> None:

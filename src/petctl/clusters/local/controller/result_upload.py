@@ -6,7 +6,6 @@ What is not sent stays in the job's directory, and the status says so.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from typing import TYPE_CHECKING, Callable, Optional
 
@@ -14,7 +13,7 @@ from petctl.agent.data.new_files import keep_new_files
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.controller.signing import Signing
 from petctl.errors import PetctlError
-from petctl.files import take_lock
+from petctl.files import release, take_lock
 from petctl.job.record import JobRecord
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class Sending(Signing):
         except (PetctlError, OSError) as error:
             problems.append(str(error))
         finally:
-            os.close(lock)
+            release(lock)
         return "; ".join(dict.fromkeys(problems))
 
     def _current(self) -> CurrentGrants:

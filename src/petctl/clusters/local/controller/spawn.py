@@ -7,7 +7,6 @@ two starters cannot start two.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 from typing import List, Optional
@@ -16,7 +15,7 @@ from petctl.clusters.local.commands import start_apart
 from petctl.clusters.local.controller.start_environment import start_words
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.record import LocalRequest, find_record
-from petctl.files import take_lock
+from petctl.files import release, take_lock
 
 LOCK_OPTION = "--lock"
 
@@ -29,6 +28,7 @@ def start_supervisor(directory: JobDirectory, ended: bool = False) -> bool:
         return False
     if lock is None:
         return False
+    started = False
     try:
         record = find_record(directory)
         if record is None or (directory.outcome.exists() and not ended):
@@ -36,9 +36,10 @@ def start_supervisor(directory: JobDirectory, ended: bool = False) -> bool:
         if not directory.nodes.exists():  # the last one was killed before it started anything: this one begins anew
             directory.coordinator.unlink(missing_ok=True)
         start_detached([*LocalRequest.of(record).supervisor, LOCK_OPTION, str(lock)], directory, lock)
-        return True
+        started = True
     finally:
-        os.close(lock)
+        (os.close if started else release)(lock)
+    return True
 
 
 def start_detached(argv: List[str], directory: JobDirectory, lock: int) -> None:
@@ -54,8 +55,7 @@ def take_over(lock: Optional[int], path: Path) -> Optional[int]:
     """
     if lock is not None:
         try:
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            os.close(lock)
+            release(lock)
         except OSError:
             pass  # a number that means nothing here
     return take_lock(path)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 from pathlib import Path
@@ -32,7 +31,7 @@ from petctl.clusters.local.record import find_record, find_status
 from petctl.controller.job_controller import JobController
 from petctl.controller.seat import REQUEUED
 from petctl.errors import PetctlError
-from petctl.files import wait_for_lock
+from petctl.files import release, wait_for_lock
 from petctl.job.record import JobRecord
 from petctl.log_setup import log_to_stderr
 
@@ -66,7 +65,7 @@ def supervise(path: Path, standby: bool = False, lock: Optional[int] = None) -> 
         return 0
     code = asyncio.run(_control(directory, record, raise_epoch(directory)))
     if code == REQUEUED:
-        os.close(held)
+        release(held)
         look(directory.home, record.cluster)  # it may be due again
     return 0
 

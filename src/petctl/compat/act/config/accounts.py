@@ -12,7 +12,6 @@ coordinators find them too.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -126,14 +125,11 @@ def _is_from_a_file(home: Path, sas: str) -> bool:
 @contextmanager
 def _alone(home: Path) -> Iterator[None]:
     """Two processes that submit at once take turns."""
-    from petctl.files import make_private_directory, wait_for_lock
+    from petctl.files import locked, make_private_directory
 
     make_private_directory(home / "act")
-    held = wait_for_lock(home / "act" / "sas.lock")
-    try:
+    with locked(home / "act" / "sas.lock"):
         yield
-    finally:
-        os.close(held)
 
 
 def _mark(value: str) -> str:

@@ -4,7 +4,6 @@ the job is gone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +14,7 @@ from petctl.compat.batchai.service.names import Address
 from petctl.compat.batchai.service.resource_store import Tree
 from petctl.compat.batchai.service.resources import trail_of
 from petctl.errors import NotFound, PetctlError
-from petctl.files import is_locked, wait_for_lock
+from petctl.files import is_locked, release, wait_for_lock
 
 if TYPE_CHECKING:
     from petctl.jobs import Status
@@ -64,7 +63,7 @@ def watch_states(home: Path, address: Address, tell: Callable[[str], None]) -> d
     tree, trail = Tree(home), trail_of("jobs", address)
     tree.read(trail)
     with suppress(FileNotFoundError):  # the name is gone with a submission that came to nothing
-        os.close(wait_for_lock(tree.directory(trail) / SUBMITTING))
+        release(wait_for_lock(tree.directory(trail) / SUBMITTING))
     _, seen = look(home, address)
     told = ""
     if seen["ended"] is None:

@@ -8,7 +8,6 @@ stands is `job_state.py`'s to tell.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +18,7 @@ from petctl.compat.batchai.service.names import Address, check_name
 from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree, words
 from petctl.compat.batchai.service.resources import ensure_defaults, trail_of
 from petctl.errors import NotFound, PetctlError, UsageError
-from petctl.files import take_lock
+from petctl.files import release, take_lock
 
 if TYPE_CHECKING:
     from petctl.job.record import JobRecord, Output
@@ -68,7 +67,7 @@ def create_job(
         raise
     finally:
         if held is not None:
-            os.close(held)
+            release(held)
 
 
 def _own_secrets(job: Job) -> list[str]:

@@ -6,7 +6,6 @@ deleted again. What keeps it from being deleted is written into its record: nobo
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from petctl.compat.batchai.service.resources import group_trail, trail_of
 from petctl.compat.batchai.service.storage import account_trail, accounts
 from petctl.config.kinds import DEFAULT
 from petctl.errors import NotFound, PetctlError
-from petctl.files import wait_for_lock
+from petctl.files import release, wait_for_lock
 
 ENDING_WITHIN = 120.0
 
@@ -84,7 +83,7 @@ def _end_job(tree: Tree, address: Address) -> None:
     _mark(tree, trail)
     # Whoever is submitting it is let finish: a job that starts after its name is gone would be nobody's.
     with suppress(FileNotFoundError):  # that came to nothing, and took the name along
-        os.close(wait_for_lock(tree.directory(trail) / SUBMITTING))
+        release(wait_for_lock(tree.directory(trail) / SUBMITTING))
     with suppress(NotFound):
         handle_of(tree.home, address, certain=True).cancel(kill=True)
 

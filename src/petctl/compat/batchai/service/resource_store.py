@@ -23,8 +23,8 @@ from typing import Any
 
 from petctl.compat.batchai.service.names import DEFAULT, KINDS
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.files import locked
 from petctl.files import read_json_or_none as read_json
-from petctl.files import wait_for_lock
 from petctl.home import write_json
 
 Trail = tuple[tuple[str, str], ...]
@@ -55,13 +55,10 @@ class Tree:
     def locked(self) -> Iterator[None]:
         """Nobody else changes anything meanwhile; only for what takes moments."""
         self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = wait_for_lock(self.root / "lock")
-        try:
+        with locked(self.root / "lock"):
             for left in self.root.glob(".new-*"):  # of somebody who was killed: makers hold the lock
                 shutil.rmtree(left, ignore_errors=True)
             yield
-        finally:
-            os.close(descriptor)
 
     def directory(self, trail: Trail) -> Path:
         """Where a resource is, or would be; UsageError for a name that leads elsewhere, or that no directory has."""
