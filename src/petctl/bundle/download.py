@@ -7,14 +7,13 @@ announced) is an error with its own sentence.
 from __future__ import annotations
 
 import http.client
-import os
 import urllib.error
 import urllib.request
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
-from petctl.storage.core.http_proxy import proxy_headers, proxy_of
+from petctl.http_proxy import url_opener
 
 _SILENCE = 30.0  # seconds without a byte
 _PIECE = 1 << 20
@@ -25,7 +24,7 @@ def download(url: str, target: Path, limit: int) -> None:
     shown = url.partition("?")[0]  # what follows may be a signature
     request = urllib.request.Request(url, headers={"User-Agent": "petctl", "Accept-Encoding": "identity"})
     try:
-        with _opener().open(request, timeout=_SILENCE) as answer, open(target, "wb") as file:
+        with url_opener().open(request, timeout=_SILENCE) as answer, open(target, "wb") as file:
             _check(shown, answer)
             left = limit
             while data := answer.read(_PIECE):
@@ -45,28 +44,6 @@ def download(url: str, target: Path, limit: int) -> None:
         raise Unreachable(f"{shown} does not answer: {error.reason}; check the address and the network") from None
     except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
         raise Unreachable(f"downloading {shown} was interrupted: {error or type(error).__name__}; try again") from None
-
-
-class _Proxies(urllib.request.BaseHandler):
-    """Sends each request, also one that another answer has led to, through the proxy that petctl's own rule names."""
-
-    handler_order = 100  # as urllib's own: before the connection is made
-
-    def https_open(self, request: urllib.request.Request) -> None:
-        proxy = proxy_of(request.full_url, os.environ)
-        if proxy:
-            for name, value in proxy_headers(proxy).items():
-                request.add_unredirected_header(name, value)
-            parts = urlsplit(proxy)
-            host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-            request.set_proxy(f"{host}:{parts.port or 80}", "http")
-
-    http_open = https_open
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    # The empty one takes the place of urllib's, which has another rule for NO_PROXY.
-    return urllib.request.build_opener(_Proxies(), urllib.request.ProxyHandler({}))
 
 
 def _check(shown: str, answer: http.client.HTTPResponse) -> None:

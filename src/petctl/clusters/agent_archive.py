@@ -26,7 +26,8 @@ from petctl.files import replacing
 PACKAGE = Path(__file__).resolve().parent.parent
 AGENT, OPERATOR, REST = "petctl-agent.pyz", "petctl-operator.pyz", "petctl-agent.rest"
 AGENT_PARTS = (
-    *("__init__.py", "errors.py", "files.py", "log_setup.py", "retry.py", "text.py", "causes.py", "causes.ini"),
+    *("__init__.py", "errors.py", "files.py", "http_proxy.py", "log_setup.py", "retry.py", "text.py"),
+    *("causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
     *("job/__init__.py", "job/task.py", "job/fields.py", "job/record.py", "job/status.py"),
 )

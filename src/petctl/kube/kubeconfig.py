@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from petctl.errors import UsageError
+from petctl.http_proxy import checked, proxy_of
 from petctl.kube.access import Access
 from petctl.kube.credentials import Credentials, TokenFile
 from petctl.kube.kubeconfig_entries import ConfigEntry, Merged
 from petctl.kube.users import credentials_of
-from petctl.storage.core.http_proxy import checked, proxy_of
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.local.gpus import visible_gpus
+from petctl.machine.gpus import visible_gpus
 from tests.integration.storage.conftest import fill, tree
 from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 from tests.integration.waiting import until

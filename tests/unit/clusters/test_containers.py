@@ -12,7 +12,6 @@ import pytest
 from petctl.agent.node.native import words_of
 from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.commands import node_argv
-from petctl.clusters.local.containers.engines import Engine, engine_options, find_engine, last_words
 from petctl.clusters.local.containers.images import full_name, registry_config
 from petctl.clusters.local.containers.node_containers import (
     container_argv,
@@ -25,6 +24,7 @@ from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.record import LocalRequest
 from petctl.errors import UsageError
 from petctl.job.spec import Job
+from petctl.machine.engines import Engine, engine_options, find_engine, last_words
 
 PODMAN = """case "$1" in --version) echo podman version 4.3.1;; info) echo false;; esac"""
 DOCKER = """case "$1" in --version) echo Docker version 28.2.2;; info) echo '["name=seccomp"]';; esac"""

@@ -12,12 +12,13 @@ from petctl.clusters.local.addresses import advertised_address, check_listen
 from petctl.clusters.local.backend import make_checkpoints
 from petctl.clusters.local.build_record import build_record
 from petctl.clusters.local.commands import supervisor_environment
-from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
+from petctl.clusters.local.gpus import gpu_options, gpus_per_node
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.record import LocalRequest
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
 from petctl.job.spec import Job
+from petctl.machine.gpus import visible_gpus
 from petctl.secret_file import list_secrets, remove_secret, secret_values, set_secret
 from petctl.submission.task import command_line, interpreter
 

@@ -20,7 +20,7 @@ from petctl.agent.workers.snapshot_command import copy_reason
 from petctl.clusters.building import RecordBuilder
 from petctl.clusters.local.addresses import advertised_address
 from petctl.clusters.local.commands import node_argv, supervisor_argv
-from petctl.clusters.local.gpus import gpu_options, gpus_per_node, visible_gpus
+from petctl.clusters.local.gpus import gpu_options, gpus_per_node
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.queue.queue_claims import LOCAL
 from petctl.clusters.local.queue.slots import default_slots
@@ -32,6 +32,7 @@ from petctl.job.spec import Job, parse_bytes
 from petctl.job.spec.options import said_option
 from petctl.job.spec.volumes import Volume
 from petctl.job.task import CHECKPOINTS, Code, Task
+from petctl.machine.gpus import visible_gpus
 from petctl.submission.task import check_command, check_interpreter, interpreter, task_of, working_directory
 from petctl.text import counted
 
@@ -157,8 +158,8 @@ class LocalBuilder(RecordBuilder):
 
     def _container(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """How the nodes' containers are started, with every directory of this machine that their workers see."""
-        from petctl.clusters.local.containers.engines import engine_options, find_engine
         from petctl.clusters.local.containers.node_containers import container_plan
+        from petctl.machine.engines import engine_options, find_engine
 
         job = self.job
         places = [

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from petctl.clusters.local.gpus import visible_gpus
 from petctl.clusters.local.pools import pool
 from petctl.clusters.local.queue.queue import look
 from petctl.clusters.local.queue.queue_claims import slots_of
@@ -16,6 +15,7 @@ from petctl.clusters.local.record import LocalRequest
 from petctl.config.settings import positive_setting
 from petctl.errors import PetctlError
 from petctl.job.record import JobRecord
+from petctl.machine.gpus import visible_gpus
 
 
 def machine(home: Path, name: str, settings: Mapping[str, Any], read: Callable[[str], JobRecord]) -> dict[str, object]:

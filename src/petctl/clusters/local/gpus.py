@@ -7,21 +7,7 @@ laptop. Different jobs are not kept off each other's GPUs.
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple
-
-
-def visible_gpus(environment: Mapping[str, str]) -> List[str]:
-    """The GPUs that the submitter may use, by the names CUDA_VISIBLE_DEVICES takes."""
-    given = environment.get("CUDA_VISIBLE_DEVICES")
-    if given is not None:
-        return [name.strip() for name in given.split(",") if name.strip() and name.strip() != "-1"]
-    try:
-        found = [path.name[6:] for path in Path("/dev").iterdir() if re.fullmatch(r"nvidia\d+", path.name)]
-    except OSError:
-        return []
-    return sorted(found, key=int)
+from typing import List, Sequence, Tuple
 
 
 def gpus_per_node(asked: int, procs: str, nodes: int, devices: Sequence[str]) -> int:

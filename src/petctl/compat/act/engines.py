@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from petctl.clusters.local.containers.engines import lacks_engine
 from petctl.compat.act.config.accounts import Hidden
 from petctl.compat.act.config.config import Config
+from petctl.compat.missing_engine import lacks_engine
 from petctl.home import petctl_home
 
 

@@ -21,7 +21,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import AlreadyExists, find_cluster
-from petctl.clusters.local.gpus import visible_gpus
 from petctl.compat.act.compile import (
     GPUS,
     LABEL,
@@ -47,6 +46,7 @@ from petctl.job.spec.folders import Folder
 from petctl.jobs import api
 from petctl.jobs.api import JobHandle
 from petctl.jobs.names import LONGEST_ID, Called
+from petctl.machine.gpus import visible_gpus
 
 Say = Callable[[str], None]
 ATTEMPTS = 20  # to find a free id

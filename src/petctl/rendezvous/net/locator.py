@@ -3,7 +3,7 @@
     {"address": "host:port"}   fixed
     {"file": path}             a JSON file with an "address", replaced by each new coordinator
     {"dns": "name:port"}       whatever the name resolves to at the moment
-    {"url": address}           a JSON document with an "address", over HTTP(S) or from a file
+    {"url": address}           a JSON document with an "address", over HTTP(S) (`petctl.http_proxy`) or from a file
 
 Beside one of these, {"outcome": path} names the file that says how the job ended, once it has.
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Mapping, Tuple
 
 from petctl.errors import Unreachable, UsageError
+from petctl.http_proxy import url_opener
 
 _DOCUMENT_LIMIT = 64 << 10
 
@@ -63,12 +64,12 @@ def _from_file(path: str) -> Tuple[str, int]:
 
 
 def _from_url(url: str, timeout: float) -> Tuple[str, int]:
-    import urllib.request
+    from http.client import HTTPException
 
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as answer:
+        with url_opener().open(url, timeout=timeout) as answer:
             text = answer.read(_DOCUMENT_LIMIT).decode("utf-8")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise Unreachable(f"no coordinator address at {url}: {error}") from None
     return _from_document(text, url)
 

@@ -5,7 +5,7 @@
     directory.py       ... in a directory of this machine; endpoint.py says what both offer
     grants.py          the coordinator's side: what a job may touch, and the keys; it signs and lists
 
-    http_client.py     HTTP to any server, by way of a proxy (http_proxy.py) if need be; body.py: what is sent
+    http_client.py     HTTP to any server, by way of a proxy (`petctl.http_proxy`) if need be; body.py: what is sent
     incoming_file.py   what arrives, verified; checksums.py
     parts.py           large objects by parts; listing.py: pages of names; answers.py: none of these is trusted
     signing.py         signatures: AWS Signature 4, Azure's SharedKey and SAS

@@ -22,9 +22,9 @@ from functools import cached_property
 from typing import Callable, Deque, Dict, Mapping, NamedTuple, Optional
 from urllib.parse import urlsplit
 
+from petctl.http_proxy import proxy_headers, proxy_of
 from petctl.storage.core.answers import LARGEST, BadAnswer, whole_number
 from petctl.storage.core.body import NOTHING, Body, own_buffer, unheard
-from petctl.storage.core.http_proxy import proxy_headers, proxy_of
 
 ANSWER_WITHIN = 30.0
 """Seconds without a byte after which a connection is given up."""

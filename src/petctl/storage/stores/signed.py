@@ -12,11 +12,11 @@ from typing import Iterator, Mapping, Sequence
 from urllib.parse import parse_qs, quote
 
 from petctl.errors import NoSuchPlace, Refused
+from petctl.http_proxy import proxy_of
 from petctl.storage.core.answers import whole_number
 from petctl.storage.core.body import Body, Held
 from petctl.storage.core.checksums import Known, Sum, parse_crc32
 from petctl.storage.core.http_client import Head
-from petctl.storage.core.http_proxy import proxy_of
 from petctl.storage.core.listing import FOLDER_MARK, mail_time
 from petctl.storage.core.parts import (
     CHECKSUM_NAME,

@@ -1,5 +1,4 @@
-"""Nodes in containers on this machine.
+"""Nodes in containers on this machine, by its engine (`petctl.machine.engines`).
 
-engines.py          podman or docker; images.py: getting an image
-node_containers.py  the words that start a node, entering one, removing what is left
+node_containers.py  the words that start a node, entering one, removing what is left; images.py: getting an image
 """

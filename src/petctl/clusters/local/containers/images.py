@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, Optional
 
 from petctl.agent.workers.python_copy import CannotCopy, fill
-from petctl.clusters.local.containers.engines import DOCKER, last_words
 from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.errors import PetctlError, UsageError
 from petctl.files import locked, make_private_directory
+from petctl.machine.engines import DOCKER, last_words
 from petctl.rendezvous.core.messages import ENDED_FAILED, Outcome
 from petctl.secret_file import secret_values
 

@@ -29,10 +29,10 @@ from typing import Any
 from petctl.agent.node.native import words_of
 from petctl.agent.workers.python_copy import copy_name
 from petctl.clusters.foreground import run_in_foreground
-from petctl.clusters.local.containers.engines import DOCKER, Engine, last_words
 from petctl.clusters.local.gpus import device_words, inside_container
 from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.errors import UsageError
+from petctl.machine.engines import DOCKER, Engine, last_words
 
 JOB, NODE = "petctl.job", "petctl.node"
 HOME = "petctl.home"  # stands for the job's directory: another $PETCTL_HOME may have a job of the same id

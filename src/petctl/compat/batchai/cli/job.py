@@ -197,7 +197,7 @@ def _submitted(
 def _without_engine(job: Job, cluster: str) -> Job:
     from msgspec.structs import replace
 
-    from petctl.clusters.local.containers.engines import lacks_engine
+    from petctl.compat.missing_engine import lacks_engine
 
     if not lacks_engine(options.home(), cluster, job.image):
         return job

@@ -5,15 +5,19 @@
                                 address, or a network (10.0.0.0/8), between commas
 
 This machine itself is never asked through one. Only http:// proxies; others are refused in words, never passed over:
-what is behind one is not reached without it. Pure.
+what is behind one is not reached without it. Standard library only.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Mapping
+import os
+from typing import TYPE_CHECKING, Dict, Mapping
 from urllib.parse import unquote, urlsplit
 
 from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from urllib.request import OpenerDirector, Request
 
 
 def proxy_of(url: str, environ: Mapping[str, str]) -> str:
@@ -50,6 +54,28 @@ def proxy_headers(proxy: str) -> Dict[str, str]:
 
     joined = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
     return {"Proxy-Authorization": f"Basic {base64.b64encode(joined).decode()}"}
+
+
+def url_opener() -> OpenerDirector:
+    """Makes what opens URLs by urllib: each, also one that an answer leads to, through the proxy of this rule."""
+    from urllib.request import BaseHandler, ProxyHandler, build_opener
+
+    class ByThisRule(BaseHandler):
+        handler_order = 100  # as urllib's own: before the connection is made
+
+        def https_open(self, request: Request) -> None:
+            proxy = proxy_of(request.full_url, os.environ)
+            if proxy:
+                for name, value in proxy_headers(proxy).items():
+                    request.add_unredirected_header(name, value)
+                parts = urlsplit(proxy)
+                host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+                request.set_proxy(f"{host}:{parts.port or 80}", "http")
+
+        http_open = https_open
+
+    # The empty one takes the place of urllib's, which has another rule for NO_PROXY.
+    return build_opener(ByThisRule(), ProxyHandler({}))
 
 
 def _said(environ: Mapping[str, str], name: str) -> str:

@@ -1,4 +1,4 @@
-"""One rule for proxies, and nodes that reach their store through one."""
+"""One rule for proxies, and what is reached through one: stores, code, coordinators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import pytest
 
 from petctl.bundle.download import download
 from petctl.clusters.certificate import make_certificate
-from petctl.errors import UsageError
+from petctl.errors import Unreachable, UsageError
+from petctl.http_proxy import proxy_headers, proxy_of
+from petctl.rendezvous.net.locator import resolve
 from petctl.storage.core import http_client
 from petctl.storage.core.http_client import HttpClient
-from petctl.storage.core.http_proxy import proxy_headers, proxy_of
 
 PROXY = {"HTTPS_PROXY": "http://proxy:3128", "HTTP_PROXY": "http://plain:3128"}
 
@@ -78,7 +79,7 @@ def test_who_one_is_for_the_proxy() -> None:
 
 
 @contextmanager
-def proxy(server: int | None) -> Iterator[tuple[str, list[str]]]:
+def proxy(server: int | None, answer: bytes = b"plain") -> Iterator[tuple[str, list[str]]]:
     """A proxy that leads everybody to one port of this machine, or answers itself; and what it was told."""
     listener = socket.create_server(("127.0.0.1", 0))
     told: list[str] = []
@@ -98,7 +99,7 @@ def proxy(server: int | None) -> Iterator[tuple[str, list[str]]]:
                     head += client.recv(4096)
                 told.append(head.decode())
                 if server is None:
-                    client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nplain")
+                    client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(answer), answer))
                     client.close()
                     continue
                 upstream = socket.create_connection(("127.0.0.1", server))
@@ -191,6 +192,35 @@ def test_code_is_downloaded_by_the_same_rule(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv("NO_PROXY", "10.9.0.0/16")  # a network, which urllib's own rule does not know
         download(f"http://10.9.9.9:{urlsplit(store).port}/code.py", tmp_path / "code.py", 100)
     assert len(told) == 1 and asked[0].startswith("GET /code.py HTTP/1.1") and "Proxy-" not in asked[0]
+
+
+@pytest.mark.usefixtures("store_here")
+def test_a_coordinator_is_looked_up_by_the_same_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("http_proxy", raising=False)
+    with proxy(None, b'{"address": "far:1"}') as (url, told), proxy(None, b'{"address": "near:2"}') as (here, asked):
+        monkeypatch.setenv("HTTP_PROXY", url)
+        assert resolve({"url": "http://10.1.2.3:1/place"}, 10) == ("far", 1)
+        assert told[0].startswith("GET http://10.1.2.3:1/place HTTP/1.1")
+        assert "Proxy-Authorization: Basic YW5uOnNlY3JldA==" in told[0]
+        monkeypatch.setenv("NO_PROXY", "10.9.0.0/16")  # a network, which urllib's own rule does not know
+        assert resolve({"url": f"http://10.9.9.9:{urlsplit(here).port}/place"}, 10) == ("near", 2)
+    assert len(told) == 1 and asked[0].startswith("GET /place HTTP/1.1") and "Proxy-" not in asked[0]
+
+
+def test_a_url_at_which_something_else_answers_names_no_coordinator() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(4096)
+                client.sendall(b"SSH-2.0-OpenSSH_9.6\r\n\r\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        with pytest.raises(Unreachable, match="no coordinator address at http://127"):
+            resolve({"url": f"http://127.0.0.1:{listener.getsockname()[1]}/"}, 10)
+        thread.join(10)
 
 
 def test_code_over_tls_is_downloaded_through_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

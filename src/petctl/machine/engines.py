@@ -3,7 +3,7 @@
     clusters:
       local: {container: podman, container_options: ["--memory=16g"]}
 
-It asks an engine about itself and runs nothing in it; what is run is said in `node_containers.py`.
+It asks an engine about itself and runs nothing in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from petctl.config.settings import config_files
@@ -51,21 +50,6 @@ def find_engine(settings: Mapping[str, Any], image: str) -> Engine:
         f"the job needs a container of {image}, but {said}{' and '.join(hindrances)}; install podman "
         "(apt install podman, dnf install podman) or start docker, or run it without a container: --no-container"
     )
-
-
-def lacks_engine(home: Path, cluster: str, image: str) -> bool:
-    """Whether jobs of that cluster run on this machine, where nobody can run a container of the image."""
-    from petctl.clusters.base import find_cluster
-    from petctl.clusters.local.backend import LocalBackend
-
-    where = getattr(find_cluster(cluster, home), "backend", None) if image else None
-    if not isinstance(where, LocalBackend):
-        return False
-    try:
-        find_engine(where.settings, image)
-    except UsageError:
-        return True
-    return False
 
 
 def engine_options(settings: Mapping[str, Any]) -> list[str]:
