@@ -1,9 +1,11 @@
 """How far a reader of the code has to go: the modules that `petctl run -n 2 train.py` visits, and how often a call goes
 from one package to another, in the command and in the job's supervisor.
 
-Counted are calls of Python functions in the main thread (bodies of modules aside): a module is visited when one of its
-functions is called, and a switch is a call in another package than the call before. Peer: another checkout, as
---against DIRECTORY (its .venv is used).
+Counted are calls of Python functions in the main thread: a module is visited when one of its functions is called, and a
+switch is a call in another package than the call before. Bodies of modules and of classes are no calls: they run when a
+module is imported, in whatever order. Nor is it a call when a generator or a coroutine goes on after a yield or an
+await: the event loop does that, and a reader stays where it was. Peer: another checkout, as --against DIRECTORY (its
+.venv is used).
 """
 
 from __future__ import annotations
@@ -20,14 +22,22 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACER = """
-import atexit, json, os, sys
+import atexit, inspect, json, os, sys
 
+FUNCTION = inspect.CO_OPTIMIZED  # which bodies of modules and classes are not
+PAUSES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 SOURCE, OUT = os.environ["PETCTL_TRACED"] + os.sep, os.environ["PETCTL_TRACES"]
 calls = []
 
+def is_ours(code):
+    return code.co_flags & FUNCTION and code.co_filename.startswith(SOURCE)
+
+def goes_on(code, at):  # the argument of RESUME says what comes before: 0 a call, 1 to 3 a yield or an await
+    return code.co_flags & PAUSES and code.co_code[at + 1] & 3
+
 def profile(frame, event, argument):
     code = frame.f_code
-    if event == "call" and code.co_filename.startswith(SOURCE) and code.co_name != "<module>":
+    if event == "call" and is_ours(code) and not goes_on(code, frame.f_lasti):
         calls.append(code.co_filename[len(SOURCE):])
 
 def write():

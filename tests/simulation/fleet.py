@@ -169,7 +169,7 @@ class Coordinator:
         if self.machine.phase == DEPOSED:
             self.crash()
             return
-        due = self.machine.deadline()
+        due = self.machine.due
         if due is not None and (self.wake_at is None or due < self.wake_at or self.wake_at <= world.now):
             self.wake_at = due
             world.at_time(due, self.wake)

@@ -247,7 +247,7 @@ def test_enough_nodes_do_not_wait_long_for_one_that_no_machine_takes(tmp_path: P
     prepared(desk, "0", "1")
     wait(desk, ENOUGH_PATIENCE - 0.5, "0", "1")
     assert desk.machine.phase == "gathering" and "node 2 is expected" in desk.machine.sentence
-    assert desk.machine.deadline() == ENOUGH_PATIENCE
+    assert desk.machine.due == ENOUGH_PATIENCE
     wait(desk, ENOUGH_PATIENCE, "0", "1")
     assert desk.machine.phase == "running" and set(desk.machine.places) == {"0", "1"}
 
@@ -271,7 +271,7 @@ def test_lateness_of_the_coordinator_gives_expected_nodes_more_time(tmp_path: Pa
     desk.machine.step(Late(ENOUGH_PATIENCE), desk.now)
     prepared(desk, "0", "1")
     wait(desk, 2 * ENOUGH_PATIENCE - 0.5, "0", "1")
-    assert desk.machine.phase == "gathering" and desk.machine.deadline() == 2 * ENOUGH_PATIENCE
+    assert desk.machine.phase == "gathering" and desk.machine.due == 2 * ENOUGH_PATIENCE
 
 
 def test_too_few_nodes_wait_their_whole_time(tmp_path: Path) -> None:

@@ -53,9 +53,7 @@ def beat(story: Story, name: str, **fields: Any) -> list[object]:
     before = story.machine.nodes[name].report
     report = dataclasses.replace(before, number=before.number + 1000, beat=True, **fields)
     story.machine.step(Reported(report), story.now)
-    effects = story.machine.settle(story.now)
-    story.machine.deadline()
-    return effects
+    return story.machine.settle(story.now)
 
 
 def test_a_heartbeat_without_news_looks_at_no_other_node() -> None:
@@ -91,7 +89,7 @@ def test_a_node_that_was_silent_is_lost_at_its_own_time() -> None:
         for name in NODES[1:]:
             beat(story, name)
     lost = [effect.data["node"] for effect in story.machine.settle(8.0) if isinstance(effect, Event)]
-    assert lost == [] and story.machine.deadline() == 13.0, "node 0 was lost at 5.0, while the others were heard"
+    assert lost == [] and story.machine.due == 13.0, "node 0 was lost at 5.0, while the others were heard"
     assert "0" not in story.machine.nodes
 
 
@@ -138,7 +136,7 @@ def test_the_coordinator_gives_nodes_of_a_large_job_longer() -> None:
     story.running("0", "1")
     story.at_work("0", m.RUNNING)
     story.machine.settle(14.9)
-    assert set(story.machine.nodes) == {"0", "1"} and story.machine.deadline() == 15.0
+    assert set(story.machine.nodes) == {"0", "1"} and story.machine.due == 15.0
     story.machine.step(Scale(2), 14.9)
     story.now = 14.95
     beat(story, "0")
@@ -146,7 +144,7 @@ def test_the_coordinator_gives_nodes_of_a_large_job_longer() -> None:
     assert [e.sentence for e in effects if isinstance(e, Event) and e.kind == "lost"] == [
         "node 1 is gone: no heartbeat for 5 s"
     ]
-    assert story.machine.deadline() == 19.95
+    assert story.machine.due == 19.95
 
 
 def test_the_first_deadline_is_that_of_all() -> None:

@@ -333,7 +333,7 @@ def test_deadlines_are_never_in_the_past(phase: str) -> None:
         story.running("0", "1")
     for now in (1.0, 5.1, 20.0, 700.0):
         story.machine.settle(now)
-        due = story.machine.deadline()
+        due = story.machine.due
         assert due is None or due > now
 
 
@@ -341,7 +341,7 @@ def test_a_newer_coordinator_silences_this_one() -> None:
     story = Story()
     story.running("0", "1")
     assert story.say("0", header=Header(9, "c9", 1)) == {}
-    assert story.machine.phase == "deposed" and story.machine.deadline() is None
+    assert story.machine.phase == "deposed" and story.machine.due is None
 
 
 def test_a_replacement_does_not_take_answers_to_its_predecessor_for_its_own() -> None:
@@ -464,7 +464,7 @@ def test_a_failure_that_speaks_of_peers_waits_for_one_that_does_not() -> None:
     story.at_work("0", m.FAILED, failure=Failure("0", 0, 0, 1, message=LOST_PEER))
     assert story.machine.phase == "running" and story.machine.budget.spent == 0
     assert "waiting up to 1 s for the root cause" in story.machine.sentence
-    assert story.machine.deadline() == story.now + 1.0
+    assert story.machine.due == story.now + 1.0
     story.at_work("1", m.FAILED, failure=Failure("1", 1, 0, 1, message="ValueError: a label is out of range"))
     assert story.machine.phase == "gathering" and story.machine.budget.spent == 1
     [event] = [e for e in story.effects if isinstance(e, Event) and e.kind == "failure"]
@@ -574,7 +574,7 @@ def test_the_join_timeout_counts_from_when_there_are_too_few_nodes() -> None:
     story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
     story.machine.step(Disconnected("1", "i-1"), 9.0)
     story.machine.settle(9.0)
-    assert story.machine.deadline() is not None
+    assert story.machine.due is not None
     story.now = 11.0
     story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
     assert story.machine.ending is None, "there were enough nodes until two seconds ago"

@@ -82,7 +82,7 @@ def test_arrivals_that_nobody_asked_for_are_gathered() -> None:
     story.now = 5.9
     story.at_work("0", m.RUNNING)
     assert story.machine.phase == "running"
-    assert story.machine.deadline() == 6.0
+    assert story.machine.due == 6.0
     story.now = 6.0
     story.at_work("0", m.RUNNING)
     assert story.machine.phase == "gathering" and "1 more node" in story.machine.reason
@@ -99,12 +99,12 @@ def growing(**options: Any) -> Story:
 
 def test_growth_waits_for_the_time_that_a_first_step_takes() -> None:
     story = growing()
-    assert story.machine.deadline() == 5.0, "first the silence of the nodes"
+    assert story.machine.due == 5.0, "first the silence of the nodes"
     for story.now in (4.0, 8.0, 9.9):
         story.say("1", state=m.IDLE)
         story.at_work("0", m.RUNNING)
         assert story.machine.phase == "running"
-    assert story.machine.deadline() == SETTLES_WITHIN == 10.0
+    assert story.machine.due == SETTLES_WITHIN == 10.0
     story.machine.settle(10.0)
     assert story.machine.phase == "gathering" and "1 more node" in story.machine.reason
 
@@ -123,7 +123,7 @@ def test_growth_waits_for_the_first_step_where_steps_are_reported() -> None:
 def test_growth_does_not_wait_for_ever_for_a_first_step() -> None:
     story = growing(resize_interval=3.0, silence=60.0)
     story.machine.steps.reports = True
-    assert story.machine.deadline() == 3.0
+    assert story.machine.due == 3.0
     story.machine.settle(3.0)
     assert story.machine.phase == "gathering"
 
@@ -169,7 +169,7 @@ def test_the_last_call_is_waited_for() -> None:
     story.say("0")
     story.say("0", state=m.PREPARED, epoch=1, round=1, port=4242)
     assert story.machine.sentence == "waiting: 1 of 2 nodes, last call for more"
-    assert story.machine.deadline() == 3.0
+    assert story.machine.due == 3.0
     story.machine.settle(3.0)
     assert story.machine.phase == "running"
 

@@ -23,13 +23,17 @@ read_json = read_json_or_none
 
 
 class _Part:
-    """The path of one file of a job; made when it is asked for, since a list looks at few files of many jobs."""
+    """The path of one file of a job; made when it is first asked for, since a list looks at few files of many jobs."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
+    def __set_name__(self, owner: type, attribute: str) -> None:
+        self._attribute = attribute
+
     def __get__(self, directory: JobDirectory, owner: type) -> Path:
-        return directory.path / self._name
+        path: Path = directory.__dict__.setdefault(self._attribute, directory.path / self._name)
+        return path
 
 
 class JobDirectory:

@@ -2,7 +2,7 @@
 
     step(event, now)         takes in a fact and decides nothing
     settle(now) -> effects   decides, from all the facts there are; called as often as one likes
-    deadline()               when to call settle again at the latest, should nothing happen
+    due                      when to call settle again at the latest, should nothing happen
 
 Deciding from facts, not from the order in which they came, is what makes it robust: a repeated, late or lost message
 changes the facts or does not, and the next settle says the same thing again to whoever has not followed yet.
@@ -65,6 +65,7 @@ class Coordinator(Facts):
     ) -> None:
         super().__init__(config, now, leader, epoch, memory)
         self._look_at: Optional[float] = None  # when a decision may be due though nothing has happened
+        self.due: Optional[float] = None  # when the next settle is, should nothing happen
         self._said = -1  # seq of what all nodes were told last
         self.apply(Begin(fresh, outcome), now)
 
@@ -93,6 +94,8 @@ class Coordinator(Facts):
                 self._news = False
             self._look_at = self._next_look()
             self._tell()
+        times = (self._deadlines.first(), self._look_at) if self.phase != DEPOSED else ()
+        self.due = min((time for time in times if time is not None and time > now), default=None)
         effects, self._effects = self._effects, []
         return effects
 
@@ -400,13 +403,6 @@ class Coordinator(Facts):
                 order = self.order_for(name, header)
                 node.ran = self.round if order.kind == m.RUN else node.ran
                 self._effects.append(Tell(name, node.report.incarnation, order))
-
-    def deadline(self) -> Optional[float]:
-        """When settle is due at the latest, should nothing happen."""
-        if self.phase == DEPOSED:
-            return None
-        times = (self._deadlines.first(), self._look_at)
-        return min((time for time in times if time is not None and time > self.settled), default=None)
 
     def _next_look(self) -> Optional[float]:
         """When a decision may be due that only waits for its time."""

@@ -23,7 +23,7 @@ from petctl.errors import AuthError, PetctlError, ProtocolError
 from petctl.rendezvous.core.decide import natural
 from petctl.rendezvous.core.events import Disconnected, Event, Late, Record, Recorded, Reported, Tell
 from petctl.rendezvous.core.machine import Coordinator
-from petctl.rendezvous.core.messages import UNSAVED, Order, Outcome, Report, decode_report, encode
+from petctl.rendezvous.core.messages import UNSAVED, Order, Outcome, decode_report, encode
 from petctl.rendezvous.net.calls import Calls, calls_of
 from petctl.rendezvous.net.frames import AGENT, COORDINATOR_LIMIT, NODE, PLAIN, encode_payload
 from petctl.rendezvous.net.listener import Connection, Listener
@@ -156,7 +156,7 @@ class CoordinatorServer:
         took = self._loop.time() - now
         self._rested = self._loop.time() + (_REST * took if took > _LONG else 0.0)
         self._carry_out(effects)
-        self._arm(self._machine.deadline())
+        self._arm(self._machine.due)
 
     def _arm(self, deadline: Optional[float]) -> None:
         if self._timer is not None:
@@ -238,7 +238,11 @@ class CoordinatorServer:
             else:
                 report = decode_report(message.get("report"))
             connection.report = report
-            self._reported(connection, report)
+            key = (report.node, report.incarnation)
+            if connection.key != key:
+                self._introduced(connection, key)
+            self._machine.step(Reported(report), self._loop.time())
+            self._schedule()
 
     def _remarked(self, connection: Connection, text: object, kind: str) -> None:
         """Something that people should read; nothing is decided by it."""
@@ -281,17 +285,15 @@ class CoordinatorServer:
         if connection.key in ranks and reader in self._current and letter.get("round") == self._machine.round:
             self._current[reader].send(encode_payload({"letter": {**letter, "from": ranks[connection.key]}}))
 
-    def _reported(self, connection: Connection, report: Report) -> None:
-        key = (report.node, report.incarnation)
-        if connection.key != key:
-            if connection.key is not None:
-                raise ProtocolError("a node reported under two names")
-            connection.key = key
-            older = self._current.get(key)
-            self._current[key] = connection
-            if older is not None:
-                older.abort()
-        self.step(Reported(report))
+    def _introduced(self, connection: Connection, key: Tuple[str, str]) -> None:
+        """A first report names its node; a newer connection of it replaces the older."""
+        if connection.key is not None:
+            raise ProtocolError("a node reported under two names")
+        connection.key = key
+        older = self._current.get(key)
+        self._current[key] = connection
+        if older is not None:
+            older.abort()
 
     def _closed(self, connection: Connection) -> None:
         for call in list(self._calls.pop(connection, ())):
