@@ -109,7 +109,7 @@ class KubernetesBackend(Backend):
 
     @contextmanager
     def waiting(self) -> Iterator[dict[str, Any]]:
-        yield {"gpus": 1}  # which no machine there has
+        yield {"resources": {"gpus": 1}}  # which no machine there has
 
     @contextmanager
     def unreachable(self, handle: JobHandle) -> Iterator[Callable[[], object]]:

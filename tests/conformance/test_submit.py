@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -121,6 +122,35 @@ def test_what_cannot_be_submitted_leaves_nothing(backend: Backend) -> None:
         backend.connect().build_record(Job(script="nowhere.py"), "refused-0002")
     assert sorted(backend.connect().ids()) == sorted(before)
     assert not backend.left("refused-0001")
+
+
+OF_NODES: dict[str, dict[str, Any]] = {
+    "cpu": {"resources": {"cpu": 2}},
+    "memory": {"resources": {"memory": "1GiB"}},
+    "gpus": {"resources": {"gpus": 1}},
+    "shm": {"resources": {"shm": "64MiB"}},
+    "volumes": {"volumes": [{"claim": "data", "path": "/data"}]},
+}
+
+
+@pytest.mark.parametrize("name", OF_NODES)
+def test_what_nodes_are_to_have_is_honoured_or_noted_or_refused(backend: Backend, name: str) -> None:
+    cluster = backend.connect()
+    plain = cluster.build_record(backend.job("hello"), "asking-0001")
+    try:
+        asking = cluster.build_record(backend.job("hello", **OF_NODES[name]), "asking-0001")
+    except UsageError as error:
+        assert re.search(rf"cannot give its nodes what the job asks for: {name}", str(error))
+    else:
+        assert _given(asking) != _given(plain), "it is neither done nor said"
+
+
+def _given(record: JobRecord) -> tuple[Any, list[str]]:
+    """What nodes get, and what the submitter is told."""
+    request = json.loads(json.dumps(record.request))
+    for made in request.get("objects", ()):
+        made["metadata"].pop("annotations", None)  # when it was built
+    return request, record.notes
 
 
 def test_several_jobs_are_listed_together_the_newest_first(backend: Backend, ended: JobHandle, live: JobHandle) -> None:

@@ -128,13 +128,13 @@ def test_what_is_said_is_seen(user: User, claim: str, priority_class: str) -> No
                 "security_context": {"runAsUser": 1000, "runAsNonRoot": True, "fsGroup": 1234, "capabilities": {}},
                 "labels": {"team": "vision", "kueue.x-k8s.io/priority-class": "any"},
                 "annotations": {"example.org/note": "5"},
-                "volumes": [
-                    {"empty_dir": "1Mi", "path": "/own"},
-                    {"config_map": "names", "path": "/names"},
-                    {"secret": "tokens", "path": "/tokens"},
-                ],
             },
         },
+        volumes=[
+            {"empty_dir": "1Mi", "path": "/own"},
+            {"config_map": "names", "path": "/names"},
+            {"secret": "tokens", "path": "/tokens"},
+        ],
     )
     options = ("--shm-size", "24MiB", "--cpu", "30m", "--memory", "300MiB", "--volume", f"{claim}:/data:ro")
     done = user.petctl("run", "-c", "k8s", *options, file)
@@ -197,7 +197,7 @@ def test_only_what_tolerates_a_taint_gets_there(user: User, tainted: str) -> Non
 
 
 def test_what_no_machine_has_is_told(user: User) -> None:
-    file = job_file(user, script="steps.py", options={"kubernetes": {"resources": {"limits": {"example.org/link": 1}}}})
+    file = job_file(user, script="steps.py", options={"kubernetes": {"limits": {"example.org/link": 1}}})
     job = user.submit(file)
     until(lambda: "Insufficient example.org/link" in user.status(job)["sentence"], "it says why", 90)
     assert user.petctl("cancel", job).returncode == 0

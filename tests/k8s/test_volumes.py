@@ -45,7 +45,7 @@ def job_file(user: User, name: str, **volume: Any) -> str:
     """A job that shows what is in the volume."""
     (user.project / "show.py").write_text("import os; print(os.environ['RANK'], open('/data/filled').read().split())")
     whole = {"claim": "data", "path": "/data", "size": "1Gi", "storage_class": user.namespace, **volume}
-    job = {"script": "show.py", "env": {"KEY": "value"}, "options": {"kubernetes": {"volumes": [whole]}}}
+    job = {"script": "show.py", "env": {"KEY": "value"}, "volumes": [whole]}
     (user.project / name).write_text(yaml.safe_dump(job))
     return name
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from petctl.job.spec.folders import Folder
     from petctl.job.spec.options import Options
     from petctl.job.spec.roles import Role
+    from petctl.job.spec.volumes import Volume
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -33,9 +34,10 @@ ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".zip")
 
 _PLAIN_FIELDS = (
     *("nodes", "procs", "cluster", "name", "prepare", "restarts", "grace", "max_time", "priority", "experiment"),
-    *("stall_after", "workspace", "python", "launcher", "gpus", "listen", "cwd", "code", "image", "requirements"),
+    *("stall_after", "workspace", "python", "launcher", "listen", "cwd", "code", "image", "requirements"),
     *("processes", "mpi_options", "store"),
 )
+_RESOURCES = ("cpu", "memory", "gpus", "shm")
 
 _CLUSTER = "petctl.cli.cluster"  # in the context of a help: the cluster that it is about
 _COMMON = "Common"
@@ -59,10 +61,10 @@ _GROUPS = {  # names, value ("" of a flag), default, help
         ("-n --nodes", "N", "1", "Nodes: 3, 1:3 (min:max) or 1:2:3 (min:initial:max)."),
         ("--procs", "N", "1", "Workers per node: a number, cpu, gpu or auto."),
         ("--processes", "N", "--procs on each node", "With mpi: processes over all nodes, instead of --procs."),
-        ("--gpus", "N", "0", "Nominal GPUs per node."),
+        ("--gpus", "N", "the cluster's", "GPUs per node."),
         ("--cpu", "N", "the cluster's", "CPUs per node: 4, 500m."),
         ("--memory", "SIZE", "the cluster's", "The most memory of a node: 16GiB."),
-        ("--shm-size", "SIZE", "the cluster's", "Shared memory (/dev/shm) of a pod or container: 8GiB."),
+        ("--shm-size shm", "SIZE", "the cluster's", "Shared memory (/dev/shm) of a pod or container: 8GiB."),
     ],
     "Code and results": [
         ("--cwd", "DIR", "this directory", "Working directory; with --code, inside the snapshot."),
@@ -91,7 +93,7 @@ _GROUPS = {  # names, value ("" of a flag), default, help
         ("-O --option kind_options", "NAME=VALUE", "none", "Option of the cluster's kind; -c NAME --help lists them."),
         ("--image", "IMAGE", "none", "Run in containers of IMAGE (podman, docker, pods); Python 3.9."),
         ("--no-container", "", "no", "Run without a container, even if the job file has an image."),
-        ("--volume volumes", "CLAIM:/PATH[:ro]", "none", "Mount a volume claim, on Kubernetes."),
+        ("--volume volumes", "CLAIM:/PATH[:ro]", "none", "Mount a volume claim, or /DIR:/PATH of the machine."),
         ("--priority", "N", "0", "Higher priority starts first."),
         ("--listen", "HOST", "127.0.0.1", "Listen on HOST, so that other machines can join."),
     ],
@@ -197,7 +199,7 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         if command.kind == "script" and not options["quiet"] and not code and not place:
             hint_at_options_behind(words)
         _tell_secrets(fields, options)
-        fields |= _cluster_options(options, fields.get("cluster", ""), {})
+        fields |= _kind_options(options, fields.get("cluster", ""), {})
         return Prepared(Job(command=command, **fields))
     read = (reader or read_any)(command.path, _pairs("--set", options["sets"]))
     job = read.job
@@ -205,7 +207,13 @@ def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | No
         click.echo(f"petctl: {command.path}: {remark}", err=True)
     if options["no_container"] and job.image and not options["quiet"]:
         click.echo(f"petctl: without a container: the image {job.image} is not used (--no-container)", err=True)
-    fields |= _cluster_options(options, fields.get("cluster", job.cluster), job.options)
+    fields |= _kind_options(options, fields.get("cluster", job.cluster), job.options)
+    if "resources" in fields:
+        fields["resources"] = {**msgspec.structs.asdict(job.resources), **fields["resources"]}
+    if "volumes" in fields:
+        from petctl.job.spec.volumes import merged_volumes
+
+        fields["volumes"] = merged_volumes(job.volumes, fields["volumes"])
     for name in ("env", "secrets", "labels", "outputs"):
         if name in fields:
             fields[name] = {**getattr(job, name), **fields[name]}
@@ -316,6 +324,8 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["labels"] = _pairs("--label", options["labels"])
     fields["preload"] = list(options["preload"])
     fields["retry_on"] = list(options["retry_on"])
+    fields["resources"] = {name: options[name] for name in _RESOURCES if options[name] is not None}
+    fields["volumes"] = _volumes(options["volumes"])
     fields["roles"] = _roles(options["roles"])
     if fields["roles"]:
         fields.setdefault("launcher", "plain")  # the only one that has any
@@ -341,6 +351,12 @@ def _roles(texts: Sequence[str]) -> list[Role]:
     return [parse_role_option(text) for text in texts]
 
 
+def _volumes(texts: Sequence[str]) -> list[Volume]:
+    from petctl.job.spec.volumes import parse_volume_option
+
+    return [parse_volume_option(text) for text in texts]
+
+
 def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
     from petctl.job.spec.folders import NONE, parse_folder_option
 
@@ -349,26 +365,13 @@ def _folders(texts: Sequence[str], none: bool) -> str | dict[str, Folder]:
     return NONE if none else dict(parse_folder_option(text) for text in texts)
 
 
-def _cluster_options(options: Mapping[str, Any], cluster: str, old: Mapping[str, Options]) -> dict[str, Any]:
-    """The job's `options` with -O and what has an option of its own for pods; a volume takes the place of one at its
-    path."""
-    found = {name: options[name] for name in ("cpu", "memory", "shm_size") if options[name] is not None}
-    if not found and not options["volumes"] and not options["kind_options"]:
+def _kind_options(options: Mapping[str, Any], cluster: str, old: Mapping[str, Options]) -> dict[str, Any]:
+    """The job's `options` with what -O says."""
+    if not options["kind_options"]:
         return {}
     from petctl.cli.kind_options import merge_options, parse_options
-    from petctl.job.spec.options import said_option
-    from petctl.job.spec.volumes import parse_volume_option
 
-    said = parse_options(options["kind_options"], cluster)
-    if options["volumes"]:
-        new = [parse_volume_option(text) for text in options["volumes"]]
-        taken = {volume.path for volume in new}
-        kept = [volume for volume in said_option(old, "kubernetes", "volumes") or () if volume.path not in taken]
-        found["volumes"] = [*kept, *new]
-    pods = said.get("kubernetes", {})
-    for name in set(found) & set(pods):
-        raise UsageError(f"give either --{name.replace('_', '-').removesuffix('s')} or -O {name}=..., not both")
-    return {"options": merge_options(old, {**said, "kubernetes": {**pods, **found}} if found else said)}
+    return {"options": merge_options(old, parse_options(options["kind_options"], cluster))}
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What one kind of cluster supplies: about nine small things. All verbs over them are `managed.py`, written once.
 
-    capabilities               what the kind can do; its options (-O name=value) are `petctl.job.spec.options`
+    capabilities, honours      what the kind can do, and give to its nodes
     request(job, id)           the exact record that `create` would make; asks no cluster
     create(record)             all of it, or nothing, or a job that is listed
     list(wanted)               all jobs with their phase, in one question
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 COORDINATOR, NODE = "coordinator", "node"  # roles of what prints
 REPLACED_WITHIN = 30.0  # seconds that a wish waits for a coordinator, as a rule
 
+ALL_NEEDS = frozenset({"cpu", "memory", "gpus", "shm", "volumes"})
+"""What a job may ask of its nodes, whatever the kind of cluster: its resources, and volumes."""
 Ask = Callable[..., Any]
 """`ask(call, patience=30.0, **params)`: the coordinator's answer; Unreachable where none can be asked now."""
 
@@ -96,6 +98,8 @@ class Backend(ABC, Generic[Job_]):
     """One cluster of a kind."""
 
     capabilities: ClassVar[frozenset[str]] = frozenset()
+    honours: ClassVar[frozenset[str]] = frozenset()
+    """Those of ALL_NEEDS that nodes can have, or whose lack `request` notes; a job that asks for others is refused."""
     name: str
     home: Path
     secrets: SecretStore

@@ -11,32 +11,50 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from petctl.config.settings import project_root, top_setting
+from petctl.errors import UsageError
 from petctl.job.fields import encode
 from petctl.job.file.write import job_to_dict
 from petctl.job.record import JobRecord, ResultsRecord
 from petctl.job.spec import IN_PLACE, Job
 from petctl.job.spec.folders import NONE
+from petctl.job.spec.problems import FieldError
+from petctl.job.spec.resources import Resources, shared_memory_problems
+from petctl.job.spec.shape import Shape, struct_from, take
+from petctl.job.spec.volumes import merged_volumes, volumes
 from petctl.job.task import Task
 from petctl.rendezvous.core.config import Config
 from petctl.submission.folders import folder_names
 from petctl.submission.task import command_line, config_of
 
+_OF_NODES: Shape = {"resources": partial(struct_from, Resources), "volumes": volumes}
+
 
 class RecordBuilder:
-    """One job on its way to one cluster; `pinned`: the code of an earlier record."""
+    """One job on its way to one cluster; `pinned`: the code of an earlier record; `settings`: the cluster's, which may
+    give `resources` and `volumes` to the nodes of every job."""
 
     uncoded = ""
     """How the note begins that says why no snapshot of the code is taken."""
 
-    def __init__(self, job: Job, job_id: str, home: Path, cluster: str, pinned: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        job_id: str,
+        home: Path,
+        cluster: str,
+        pinned: Mapping[str, Any] | None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self.job, self.id, self.home, self.cluster = job, job_id, home, cluster
         self.pinned = bool(pinned)
         self.notes: list[str] = []
         self.in_copy = False
+        self._set_needs(settings or {})
         self.mapped = folder_names(job, cluster)  # they are no code, wanted or not
         self.shows = bool(self.mapped) and job.folders != NONE
         self.routes: dict[str, str] = {}
@@ -111,6 +129,17 @@ class RecordBuilder:
             max_time=self.job.max_time,
             request=encode(self.request(task, grants)),
         )
+
+    def _set_needs(self, settings: Mapping[str, Any]) -> None:
+        """What each node is to have: what the job says, over what the cluster's settings say for every job."""
+        try:
+            usual = take(_OF_NODES, {name: settings[name] for name in _OF_NODES if name in settings})
+            self.resources = self.job.resources.over(usual.get("resources", Resources()))
+            self.volumes = merged_volumes(usual.get("volumes", []), self.job.volumes)
+            if problems := shared_memory_problems(self.resources, self.volumes):
+                raise FieldError(problems)
+        except FieldError as error:
+            raise UsageError("\n".join(f"clusters.{self.cluster}.{problem}" for problem in error.problems)) from None
 
     def _results(self) -> dict[str, dict[str, Any]]:
         """What nodes may send where; nothing where results stay in the job's directory, or go with its nodes."""

@@ -44,6 +44,13 @@ class ManagedCluster(Generic[Supplied]):
     # -- submitting ----------------------------------------------------------------------------------------------------
 
     def build_record(self, job: Job, job_id: str, code: Mapping[str, Any] | None = None) -> JobRecord:
+        asked = [*job.resources.asked(), *(["volumes"] if job.volumes else [])]
+        refused = [name for name in asked if name not in self.backend.honours]
+        if refused:
+            raise UsageError(
+                f"{self.name} cannot give its nodes what the job asks for: {', '.join(refused)}; leave it out, or "
+                "choose another cluster with -c"
+            )
         return self.backend.request(job, job_id, code)
 
     def manifests(self, job: Job, job_id: str, with_secrets: bool) -> list[dict[str, Any]] | None:

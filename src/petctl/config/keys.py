@@ -15,9 +15,11 @@ from petctl.errors import UsageError
 TOP = ("clusters", "stores", "folders", "store", "cache", "mounts", "secrets")
 USERS_OWN = ("trusted",)  # a project cannot vouch for itself
 STORE = ("endpoint", "region", "directory", "anonymous")
-LOCAL = ("kind", "slots", "container", "container_options", "folders")
+OF_NODES = ("resources", "volumes")
+LOCAL = ("kind", "slots", "container", "container_options", "folders", *OF_NODES)
 KUBERNETES = (
     *("kind", "context", "kubeconfig", "namespace", "image", "pull_policy", "python", "pod", "operator", "folders"),
+    *OF_NODES,
 )
 
 

@@ -157,5 +157,5 @@ def refuse_mounts_of_this_machine(batchai: Mapping[str, Any], cluster: str) -> N
         said, directory = local[0]["said"], local[0]["directory"]
         raise UsageError(
             f"{said} is {directory} on this machine, which the nodes of {cluster} do not have; mount it there "
-            f"(options.kubernetes.volumes) and set where in petctl.yaml: mounts: {{{said}: DIRECTORY}}"
+            f"(volumes in the job file) and set where in petctl.yaml: mounts: {{{said}: DIRECTORY}}"
         )

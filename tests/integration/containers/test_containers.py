@@ -273,7 +273,6 @@ def test_containers_have_shared_memory_and_volumes_of_their_own(stage: Container
         "sizes = [os.statvfs(path).f_blocks * os.statvfs(path).f_frsize for path in ('/dev/shm', '/fast')]\n"
         "print(open('/in/word').read(), *sizes, os.access('/in', os.W_OK), os.access('/fast', os.W_OK))\n"
     )
-    asked = {"shm_size": "4MiB", "volumes": volumes}
-    handle = submit(petctl.Job(script="look.py", image=PYTHON, code="none", options={"kubernetes": asked}))
+    handle = submit(petctl.Job(script="look.py", image=PYTHON, code="none", resources={"shm": "4MiB"}, volumes=volumes))
     assert handle.wait(60).state == "succeeded"
     assert b"kept 4194304 1048576 False True" in b"".join(line.text for line in handle.logs())

@@ -52,14 +52,14 @@ def entered(pid: int, job: str) -> bool:
 
 
 def started(stage: Stage) -> tuple[JobHandle, str]:
-    handle = stage.start(nodes=2, options={"kubernetes": LITTLE})
+    handle = stage.start(nodes=2, resources=LITTLE)
     stage.running(2)
     return handle, job_path(handle).name
 
 
 def test_a_node_that_wants_too_much_memory_is_the_root_cause(stage: Stage) -> None:
     (stage.path / "greedy.py").write_text(GREEDY)
-    handle = submit(petctl.Job(script="greedy.py", cwd=stage.path, restarts=0, options={"kubernetes": LITTLE}))
+    handle = submit(petctl.Job(script="greedy.py", cwd=stage.path, restarts=0, resources=LITTLE))
     status = handle.wait(DEADLINE)
     assert status.state == "failed"
     assert not any("not enforced" in note for note in handle.notes())

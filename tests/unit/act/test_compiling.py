@@ -65,7 +65,11 @@ def job(argv: list[str] | None = None, wish: dict[str, Any] | None = None, **sai
 def test_gpus_become_nodes_and_processes(said: dict[str, Any], wish: dict[str, Any], shape: tuple[Any, ...]) -> None:
     assert layout_of(Config(**said), RunRequest(PYTHON, **wish)) == shape
     made = job(wish=wish, **said)
-    assert (str(made.nodes), made.procs, made.gpus, made.launcher) == (shape[0], str(shape[1]), *shape[2:4])
+    assert (str(made.nodes), made.procs, made.resources.gpus or 0, made.launcher) == (
+        shape[0],
+        str(shape[1]),
+        *shape[2:4],
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +184,7 @@ def test_what_the_configuration_says_is_in_the_job() -> None:
 
 def test_a_cluster_without_gpus_gets_the_numbers_all_the_same() -> None:
     made = job(device="cpu", wish={"num_gpu": 8})
-    assert (made.gpus, made.procs, str(made.nodes), made.labels["act-gpus"]) == (0, "4", "2", "8")
+    assert (made.resources.gpus, made.procs, str(made.nodes), made.labels["act-gpus"]) == (None, "4", "2", "8")
 
 
 def test_files_that_make_a_node_ready() -> None:

@@ -35,7 +35,7 @@ def status(state: str, **more: Any) -> Status:
 
 def record(*argv: str, **more: Any) -> JobRecord:
     labels = {"act": "aml", "act-gpus": "8"}
-    return job_record(job=job_to_dict(Job(program=argv, nodes=2, gpus=4, labels=labels, **more)))
+    return job_record(job=job_to_dict(Job(program=argv, nodes=2, resources={"gpus": 4}, labels=labels, **more)))
 
 
 def test_the_documents_own_example() -> None:
@@ -133,7 +133,7 @@ def test_the_command_can_be_typed_again() -> None:
 
 
 def test_a_job_that_act_did_not_submit() -> None:
-    plain = job_record(job=job_to_dict(Job(script="train.py", nodes=2, gpus=4)))
+    plain = job_record(job=job_to_dict(Job(script="train.py", nodes=2, resources={"gpus": 4})))
     facts = facts_of(status("running", command="python train.py"), plain)
     assert (facts["cluster"], facts["num_gpu"], facts["cmd"]) == ("local", 8, "python train.py")
     bare = facts_of(status("lost", command="python train.py"), None)

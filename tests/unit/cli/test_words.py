@@ -98,7 +98,7 @@ def test_every_option_reaches_its_field() -> None:
     assert (str(job.nodes), job.procs, job.cluster, job.name, job.prepare) == ("1:2:3", "cpu", "local", "mnist", "true")
     assert (job.restarts, job.grace, job.max_time, job.priority) == (9, 120.0, 3600.0, -4)
     assert (job.experiment, job.workspace, job.python, job.launcher) == ("exp", "ws", "/usr/bin/python3", "torchrun")
-    assert (job.gpus, job.listen, job.cwd) == (2, "0.0.0.0", "/tmp")
+    assert (job.resources.gpus, job.listen, job.cwd) == (2, "0.0.0.0", "/tmp")
     assert (job.secrets, job.labels, job.env) == ({"KEY": "wandb"}, {"a": "b=c"}, {"X": ""})
     assert (job.warm, job.preload) == (False, ["a", "b.c"])
     assert job.retry_on == ["7", "20-30", "signals"]

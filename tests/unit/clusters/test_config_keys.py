@@ -27,7 +27,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "clusters: {k8s: {contxt: x}}",
             "clusters.k8s.contxt is not a known setting; did you mean 'context'?",
         ),
-        ("clusters: {west: {shm_sise: 1}}", "clusters.west.shm_sise is not a known setting; did you mean 'shm_size'?"),
+        ("clusters: {west: {resourcs: 1}}", "clusters.west.resourcs is not a known setting; did you mean 'resources'?"),
         ("stores: {'s3://': {endpont: x}}", "stores.s3://.endpont is not a known setting; did you mean 'endpoint'?"),
         ("zzz: 1", "zzz is not a known setting; known here: cache, clusters, folders, mounts, secrets, store, stores"),
         ("trusted: [/]", "trusted: only your own configuration can set this, not the project's"),
@@ -51,7 +51,8 @@ def test_all_are_told_at_once(project: Path) -> None:
 def test_what_there_is_may_be_said(project: Path) -> None:
     (project / "petctl.yaml").write_text(
         "store: s3://b/x\ncache: 1GiB\nfolders: {data: s3://b/d}\nmounts: {}\nsecrets: {}\n"
-        "stores: {'s3://': {region: x}}\nclusters:\n  local: {slots: 1, folders: {}}\n  other: {slots: 1}\n"
-        "  k8s: {image: i, shm_size: 1GiB, folders: {}, pod: {}}\n"
+        "stores: {'s3://': {region: x}}\nclusters:\n  other: {slots: 1}\n"
+        "  local: {slots: 1, folders: {}, resources: {memory: 1GiB}}\n"
+        "  k8s: {image: i, resources: {shm: 1GiB}, volumes: [], folders: {}, pod: {}}\n"
     )
-    assert cluster_settings("k8s")["shm_size"] == "1GiB"
+    assert cluster_settings("k8s")["resources"] == {"shm": "1GiB"}

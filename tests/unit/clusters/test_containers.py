@@ -6,6 +6,7 @@ import base64
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_a_named_interpreter_stays_the_one_that_was_named(programs: Path, tmp_pa
 
 def test_the_memory_of_a_job_limits_its_containers_and_the_users_options_win(programs: Path, tmp_path: Path) -> None:
     program(programs / "docker", DOCKER)
-    job = Job(shell="x", code="none", image="x:1", options={"kubernetes": {"memory": "1GiB"}})
+    job = Job(shell="x", code="none", image="x:1", resources={"memory": "1GiB"})
     record = build_record(job, directory(tmp_path), {"container_options": ["--memory=2g"]})
     assert LocalRequest.of(record).container["options"] == ["--memory=1073741824", "--memory=2g"]
     assert record.notes == []
@@ -136,13 +137,13 @@ def test_the_memory_of_a_job_limits_its_containers_and_the_users_options_win(pro
 
 def test_containers_have_what_a_job_asks_of_its_nodes(programs: Path, tmp_path: Path) -> None:
     program(programs / "docker", DOCKER)
-    volumes = [
+    volumes: list[Any] = [
         {"host_path": "/data", "path": "/in", "sub_path": "a", "read_only": True},
         {"empty_dir": "1MiB", "medium": "Memory", "path": "/fast"},
         {"claim": "models", "path": "/models"},
     ]
-    asked = {"cpu": "1500m", "shm_size": "64MiB", "volumes": volumes}
-    job = Job(shell="x", code="none", image="x:1", options={"kubernetes": asked})
+    asked = {"cpu": "1500m", "shm": "64MiB"}
+    job = Job(shell="x", code="none", image="x:1", resources=asked, volumes=volumes)
     record = build_record(job, directory(tmp_path), {})
     container = LocalRequest.of(record).container
     own = ["--mount", "type=bind,src=/data/a,dst=/in,readonly", "--mount", "type=tmpfs,dst=/fast,tmpfs-size=1048576"]
@@ -158,8 +159,8 @@ def test_containers_have_what_a_job_asks_of_its_nodes(programs: Path, tmp_path: 
 
 def test_what_this_machine_does_not_give_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     volumes = [{"claim": "data", "path": "/data"}, {"host_path": "/in/", "path": "/in"}]
-    asked = {"memory": "1GiB", "cpu": 2, "shm_size": "64MiB", "volumes": volumes}
-    job = Job(shell="x", code="none", options={"kubernetes": asked})
+    asked = {"memory": "1GiB", "cpu": 2, "shm": "64MiB"}
+    job = Job(shell="x", code="none", resources=asked, volumes=volumes)
     parents = "petctl.clusters.local.controller.cgroups.parents"
     monkeypatch.setattr(parents, lambda limits: ({"cpu": None}, {"memory": "/x cannot be written"}))
     record = build_record(job, directory(tmp_path), {})
@@ -174,6 +175,27 @@ def test_what_this_machine_does_not_give_is_told(tmp_path: Path, monkeypatch: py
     ]
     monkeypatch.setattr(parents, lambda limits: (dict.fromkeys(limits), {}))
     assert LocalRequest.of(build_record(job, directory(tmp_path), {})).limits == {"memory": 1 << 30, "cpu": 2.0}
+
+
+def test_a_cluster_may_give_something_to_the_nodes_of_every_job(tmp_path: Path) -> None:
+    settings = {"name": "lab", "resources": {"gpus": 2, "shm": "64MiB"}, "volumes": [{"claim": "old", "path": "/data"}]}
+    job = Job(shell="x", code="none", resources={"gpus": 1}, volumes=[{"claim": "new", "path": "/data"}])
+    record = build_record(job, directory(tmp_path), settings)
+    assert LocalRequest.of(record).gpus == 1
+    assert [note.partition(":")[0] for note in record.notes] == ["--shm-size 64MiB", "not mounted on this machine"]
+    assert "claim new at /data; " in record.notes[1] and "old" not in record.notes[1]
+    assert record.job["resources"] == {"gpus": 1}, "on another cluster it has what that gives"
+    assert LocalRequest.of(build_record(Job(shell="x", code="none"), directory(tmp_path), settings)).gpus == 2
+    for wrong, said in (
+        ({"resources": {"cpu": "x"}}, r"clusters\.lab\.resources\.cpu: expected processors"),
+        ({"volumes": [{"claim": "a"}]}, r"clusters\.lab\.volumes\[0\]: its path on the nodes is missing"),
+        (
+            {"volumes": [{"claim": "a", "path": "/dev/shm"}]},
+            r"clusters\.lab\.resources\.shm: there is a volume at /dev/shm",
+        ),
+    ):
+        with pytest.raises(UsageError, match=said):
+            build_record(job, directory(tmp_path), {**settings, **wrong})
 
 
 def test_no_engine_is_needed_without_an_image(tmp_path: Path) -> None:

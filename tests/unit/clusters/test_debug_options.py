@@ -1,4 +1,4 @@
-"""A debug cluster obeys its own options."""
+"""A debug cluster obeys its own options, and refuses what it cannot give."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from petctl.clusters.debug.backend import connect
+from petctl.errors import UsageError
 from petctl.job.spec import Job
 
 
@@ -29,3 +30,13 @@ def test_a_job_starts_after_its_delay_and_can_be_cancelled_before(
     assert (soon.state, late.state) == ("succeeded", "cancelled")
     assert soon.started is not None and soon.started - soon.submitted >= 0.2
     assert late.started is None
+
+
+def test_what_its_nodes_cannot_have_is_refused_with_all_of_it(tmp_path: Path) -> None:
+    cluster = connect(tmp_path / "home", {"name": "lab"})
+    asked = {"cpu": 1, "memory": "1GiB", "gpus": 1, "shm": "1GiB"}
+    job = Job(program=["true"], code="none", resources=asked, volumes=[{"claim": "data", "path": "/data"}])
+    said = "lab cannot give its nodes what the job asks for: cpu, memory, gpus, shm, volumes; leave it out"
+    with pytest.raises(UsageError, match=said):
+        cluster.build_record(job, "lacking-1")
+    cluster.build_record(Job(program=["true"], code="none", resources={"gpus": 0}), "content-1")

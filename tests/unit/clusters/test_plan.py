@@ -66,7 +66,7 @@ def test_petctls_own_environment_is_not_used_by_accident(tmp_path: Path, monkeyp
 
 def test_a_plan_holds_what_will_be_started_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_SUBMITTER", "private-words")
-    job = Job(shell="x", code="none", nodes="1:2:3", gpus=2, secrets={"KEY": "wandb"}, max_time="2m")
+    job = Job(shell="x", code="none", nodes="1:2:3", resources={"gpus": 2}, secrets={"KEY": "wandb"}, max_time="2m")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     record = build_record(job, JobDirectory(tmp_path / "jobs" / "x-2222"), {"slots": 5})
     request = LocalRequest.of(record)

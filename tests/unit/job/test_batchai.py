@@ -17,7 +17,6 @@ from petctl.compat.batchai.jobfile.fields import PROPERTIES, TOOLS
 from petctl.errors import SpecError
 from petctl.job.file.read import job_from_dict, read_job
 from petctl.job.file.write import job_to_dict
-from petctl.job.spec.options import said_option
 from petctl.job.spec.shape import Need, Shape
 from petctl.submission.batchai import node_part
 
@@ -322,10 +321,10 @@ def test_everything_else_of_a_file() -> None:
     }
     job = read(properties).job
     assert (job.priority, job.cluster, job.max_time, job.env) == (1000, "nc6", 7200.0, {"N": "3"})
-    assert (job.prepare, job.image, said_option(job.options, "kubernetes", "shm_size")) == (
+    assert (job.prepare, job.image, job.resources.shm) == (
         "pip install x",
         "r.example.org/team/i:1",
-        "2Gi",
+        2 << 30,
     )
     named = read(properties, names=Names("g", "w", "e", "j", "mine")).job
     assert (named.name, named.workspace, named.experiment, named.cluster) == ("j", "w", "e", "mine")

@@ -50,7 +50,7 @@ def test_the_defaults_of_the_rendezvous_are_true(name: str) -> None:
     ), format_duration(getattr(Rendezvous(), name))
 
 
-@pytest.mark.parametrize("name", ["nodes", "procs", "gpus", "launcher", "listen", "restarts", "grace", "priority"])
+@pytest.mark.parametrize("name", ["nodes", "procs", "launcher", "listen", "restarts", "grace", "priority"])
 def test_the_defaults_are_true(name: str) -> None:
     written = ROWS[ROW_NAMES.index(name)][2].strip("`")
     assert getattr(job_from_dict({"script": "a", name: written}), name) == getattr(Job(script="a"), name)

@@ -114,7 +114,7 @@ def test_frozen() -> None:
         ({"procs": 0}, "procs: expected a positive number, cpu, gpu or auto, got 0"),
         ({"procs": "gpus"}, "procs: .* did you mean 'gpu'"),
         ({"procs": True}, "procs: expected a positive number"),
-        ({"gpus": -1}, "gpus: expected a whole number of 0 or more, got -1"),
+        ({"resources": {"gpus": -1}}, "resources.gpus: expected a whole number of 0 or more, got -1"),
         ({"restarts": -1}, "restarts: expected a whole number of 0 or more, got -1"),
         ({"restarts": 1.5}, "restarts: expected a whole number"),
         ({"restarts": True}, "restarts: expected a whole number"),

@@ -15,7 +15,7 @@ from petctl.errors import SpecError
 from petctl.job.file.read import FILE_FIELDS, job_from_dict, read_job
 from petctl.job.file.write import job_to_dict, job_to_yaml
 from petctl.job.file.yaml_text import parse_yaml
-from petctl.job.spec import Job, Rendezvous, Size
+from petctl.job.spec import Job, Rendezvous, Resources, Size
 from petctl.job.spec.document import MOST_DEPTH, MOST_VALUES, Builder
 
 Write = Callable[..., str]
@@ -62,7 +62,8 @@ launcher: torchrun
 cluster: local
 cwd: sub
 listen: 0.0.0.0
-gpus: 1
+resources: {cpu: 1500m, memory: 16GiB, gpus: 1, shm: 500MB}
+volumes: [{claim: data, path: /data, read_only: true}]
 rendezvous: {join_timeout: 10m, last_call: 1, resize_interval: 30s, silence: 2s, fence_after: 60s}
 logs: {cap: 2GiB}
 """
@@ -89,7 +90,8 @@ FULL_JOB = Job(
     cluster="local",
     cwd="sub",
     listen="0.0.0.0",
-    gpus=1,
+    resources=Resources(cpu=1.5, memory=16 << 30, gpus=1, shm=500_000_000),
+    volumes=[{"claim": "data", "path": "/data", "read_only": True}],
     rendezvous=Rendezvous(last_call=1.0, silence=2.0),
     log_cap=2 << 30,
 )

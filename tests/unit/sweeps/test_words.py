@@ -56,7 +56,7 @@ def test_words_and_options_of_the_command_line() -> None:
 def test_options_that_are_whole_numbers() -> None:
     words = ("--restarts", "${n}", "--gpus", "1${n}", "--priority", "-${n}", "--launcher", "mpi", "--processes", "${n}")
     made = job(*words, "train.py", n="2")
-    assert (made.restarts, made.gpus, made.priority, made.processes) == (2, 12, -2, 2)
+    assert (made.restarts, made.resources.gpus, made.priority, made.processes) == (2, 12, -2, 2)
     assert job("--restarts", "3", "train.py", n="2").restarts == 3
     assert not {option.name for option in _options.params if option.type is click.INT} and len(WHOLE) == 4
 

@@ -39,5 +39,5 @@ def command(name: str, kind: str, where: str, size: str, namespace: str, secret:
         raise UsageError(f"--size {size}: {error.problems[0].sentence}") from None
     objects = volume_objects(kind, name, where, amount, namespace, secret)
     said = f"{{claim: {name}, path: /data, size: {amount}, storage_class: {name}}}"
-    click.echo(f"petctl: a job file claims it with: options: {{kubernetes: {{volumes: [{said}]}}}}", err=True)
+    click.echo(f"petctl: a job file claims it with: volumes: [{said}]", err=True)
     click.echo(as_text(objects, output), nl=False)

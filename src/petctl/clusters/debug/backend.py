@@ -31,7 +31,7 @@ from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Outcome
 from petctl.submission.task import check_command, interpreter, task_of, working_directory
 
-REFUSED = ("batchai", "gpus", "image", "launcher", "outputs", "prepare", "requirements", "retry_on", "roles")
+REFUSED = ("batchai", "image", "launcher", "outputs", "prepare", "requirements", "retry_on", "roles")
 
 _gangs: defaultdict[tuple[Path, str], dict[str, Gang]] = defaultdict(dict)
 _secrets: defaultdict[tuple[Path, str], Secrets] = defaultdict(lambda: Secrets())

@@ -20,7 +20,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.backend import COORDINATOR, NODE, Ask, Backend, Inspection, no_such_job
+from petctl.clusters.backend import ALL_NEEDS, COORDINATOR, NODE, Ask, Backend, Inspection, no_such_job
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Cluster, Listed
 from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes import job_status, logs
@@ -168,6 +168,7 @@ class KubernetesBackend(Backend[KubernetesJob]):
     """The jobs of one namespace."""
 
     capabilities = frozenset({SCALE, EXEC, FORWARD, JOIN})
+    honours = ALL_NEEDS
 
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
         self.home, self.settings, self.name = home, settings, str(settings["name"])

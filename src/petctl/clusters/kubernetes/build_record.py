@@ -77,7 +77,7 @@ class KubernetesBuilder(RecordBuilder):
         piece: int,
         shares_agent: bool,
     ) -> None:
-        super().__init__(job, job_id, home, str(settings["name"]), pinned)
+        super().__init__(job, job_id, home, str(settings["name"]), pinned, settings)
         self.namespace, self.settings, self.piece, self.shares_agent = namespace, settings, piece, shares_agent
 
     def task(self) -> Task:
@@ -105,8 +105,9 @@ class KubernetesBuilder(RecordBuilder):
             task = dataclasses.replace(task, code=known)
         said = options_for(job.options, KubernetesOptions)
         self._options = pod_options.merged(pod_options.options_of(self.settings), said)
-        self._wishes = _wishes(job, self.settings, self._options, said.pod)
-        prepare = pod_options.preparation(self._options, agent_words(self._wishes), task.prepare)
+        asked = pod_options.piece(self._options, self.resources, self.volumes)
+        self._wishes = _wishes(job, self.settings, self._options, self.resources.gpus or 0, asked, said.pod)
+        prepare = pod_options.preparation(self.volumes, agent_words(self._wishes), task.prepare)
         return dataclasses.replace(task, prepare=prepare)
 
     def config(self, task: Task) -> Config:
@@ -150,7 +151,7 @@ class KubernetesBuilder(RecordBuilder):
             agent=wishes.agent,
             numbered=not with_operator,
             objects=objects,
-            claims=pod_options.claims(options, self.id),
+            claims=pod_options.claims(self.volumes, self.id),
         )
 
 
@@ -196,7 +197,14 @@ def _pieces(code: Mapping[str, Any], piece: int) -> int:
     return -(-size // piece)
 
 
-def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions, pod: Mapping[str, Any]) -> PodSettings:
+def _wishes(
+    job: Job,
+    settings: Mapping[str, Any],
+    options: PodOptions,
+    gpus: int,
+    asked: Mapping[str, Any],
+    pod: Mapping[str, Any],
+) -> PodSettings:
     image = job.image or str(settings.get("image") or "")
     if not image:
         raise UsageError(
@@ -217,14 +225,10 @@ def _wishes(job: Job, settings: Mapping[str, Any], options: PodOptions, pod: Map
         pull_secrets=options.pull_secrets,
         agent_image=options.agent_image,
         python=str(settings.get("python") or "python3"),
-        gpus=job.gpus,
+        gpus=gpus,
         gpu_resource=options.gpu_resource,
         grace=job.grace,
-        patches=[
-            (said, patch)
-            for said, patch in ((SAID, pod_options.piece(options)), (place, own), (f"{SAID}.pod", pod))
-            if patch
-        ],
+        patches=[(said, patch) for said, patch in ((SAID, asked), (place, own), (f"{SAID}.pod", pod)) if patch],
         coordinator=options.coordinator,
         ttl=options.ttl_after_finished,
     )

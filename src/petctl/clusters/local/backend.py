@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from petctl import secret_file
-from petctl.clusters.backend import Ask, Backend, Inspection, ask_with_files, no_such_job
+from petctl.clusters.backend import ALL_NEEDS, Ask, Backend, Inspection, ask_with_files, no_such_job
 from petctl.clusters.base import (
     CONTAINERS,
     EXEC,
@@ -100,6 +100,7 @@ class LocalBackend(Backend[LocalJob]):
     """The jobs of one $PETCTL_HOME."""
 
     capabilities = frozenset({SCALE, EXEC, FORWARD, JOIN, CONTAINERS, HERE})
+    honours = ALL_NEEDS
 
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
         self.name = str(settings.get("name") or "local")

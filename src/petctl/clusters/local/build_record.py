@@ -10,9 +10,8 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -28,8 +27,7 @@ from petctl.clusters.local.record import LocalRequest
 from petctl.config.settings import positive_setting
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
-from petctl.job.spec import Job, parse_bytes
-from petctl.job.spec.options import said_option
+from petctl.job.spec import Job, format_bytes, parse_bytes
 from petctl.job.spec.volumes import Volume
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.machine.gpus import visible_gpus
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from petctl.clusters.local.pools.spec import FleetSpec
 
 _VOLUMES_HERE = "containers (--image) here have host_path and empty_dir in memory, Kubernetes has all of them"
-_PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3}
 
 
 def build_record(
@@ -59,7 +56,7 @@ class LocalBuilder(RecordBuilder):
         self, job: Job, place: JobDirectory, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None
     ) -> None:
         self.place, self.settings = place, settings
-        super().__init__(job, place.id, place.home, str(settings.get("name", "")), pinned)
+        super().__init__(job, place.id, place.home, str(settings.get("name", "")), pinned, settings)
         self.fleet: FleetSpec | None = None
         self.shared: list[str] = []
         if settings.get("resource"):
@@ -92,11 +89,11 @@ class LocalBuilder(RecordBuilder):
             check_command(job, self._cwd)
         self._slots = self._checked_slots()
         self._devices = visible_gpus(os.environ)
-        asked = job.gpus or (self.fleet.gpus_per_node if self.fleet else 0)
-        self._gpus = gpus_per_node(asked, job.procs, job.nodes.max, self._devices)
+        asked, usual = self.resources.gpus, self.fleet.gpus_per_node if self.fleet else 0
+        self._gpus = gpus_per_node(usual if asked is None else asked, job.procs, job.nodes.max, self._devices)
         self._address = advertised_address(job.listen)
-        self._limits, refused = _limits(job)
-        self.notes = [*self.notes, *refused, *_not_here(job)]
+        self._limits, refused = ({}, []) if job.image else self._process_limits()
+        self.notes = [*self.notes, *refused, *self._not_here()]
         python = job.python if job.image and not job.python else interpreter(job, self._cwd, os.environ)
         if not (job.image or job.prepare or self.fleet):  # these may bring it
             check_interpreter(job, python)
@@ -174,13 +171,48 @@ class LocalBuilder(RecordBuilder):
             places.append(task.checkpoint_dir)
         here = [place for place in places if place.startswith("/")]
         engine = find_engine(self.settings, job.image)
-        asked = _asked(job)
-        limits = [f"--memory={parse_bytes(f'{asked.memory}B')}"] if asked.memory else []
-        limits += [f"--cpus={_processors(asked.cpu):g}"] if asked.cpu else []
-        limits += [word for volume in asked.volumes if _is_here(job, volume) for word in _mount_words(volume)]
+        resources = self.resources
+        limits = [f"--memory={resources.memory}"] if resources.memory else []
+        limits += [f"--cpus={resources.cpu:g}"] if resources.cpu else []
+        limits += [word for volume in self.volumes if self._is_here(volume) for word in _mount_words(volume)]
         options = [*limits, *engine_options(self.settings)]  # the last one counts
-        shm = parse_bytes(f"{asked.shm_size}B") if asked.shm_size else 0
-        return container_plan(engine, job.image, options, self.place, here, job.image_credentials, shm)
+        return container_plan(engine, job.image, options, self.place, here, job.image_credentials, resources.shm or 0)
+
+    def _process_limits(self) -> tuple[dict[str, float], list[str]]:
+        """What processes may use here, a node; and what of it cannot be enforced, in words."""
+        asked = {"memory": self.resources.memory, "cpu": self.resources.cpu}
+        limits: dict[str, float] = {name: amount for name, amount in asked.items() if amount}
+        if not limits:
+            return {}, []
+        from petctl.clusters.local.controller.cgroups import parents
+
+        possible, refused = parents(limits)
+        said = self.resources.to_plain()
+        notes = [
+            f"--{name} {said[name]} is not enforced: no control group can be made for it here ({why}); it takes root, "
+            "a scope of the user's own (systemd-run --user --scope petctl run ...), or a container (--image)"
+            for name, why in refused.items()
+        ]
+        return {name: limits[name] for name in possible}, notes
+
+    def _not_here(self) -> list[str]:
+        """What else the nodes are to have and this machine does not give them, in words."""
+        notes, shm = [], self.resources.shm
+        if shm and not self.job.image:
+            notes.append(
+                f"--shm-size {format_bytes(shm)}: no effect on processes of this machine, which share its /dev/shm; "
+                "containers (--image) have their own"
+            )
+        away = [f"{one.kind} {one.source} at {one.path}" for one in self.volumes if not self._is_here(one)]
+        if away:
+            notes.append(f"not mounted on this machine: {', '.join(away)}; {_VOLUMES_HERE}")
+        return notes
+
+    def _is_here(self, volume: Volume) -> bool:
+        """Whether the nodes see it at its path: in containers what can be mounted, else what has this very path."""
+        if self.job.image:
+            return volume.kind == "host_path" or bool(volume.medium)
+        return volume.kind == "host_path" and not volume.sub_path and volume.source.rstrip("/") == volume.path
 
     def _own_directory(self) -> str:
         """The user's directory, in which workers run; empty: they run in the snapshot, which has all that they open."""
@@ -198,60 +230,6 @@ class LocalBuilder(RecordBuilder):
         return copy_reason(task)
 
 
-class _Asked(NamedTuple):
-    """What a job asks of a node, in the words of its options for pods."""
-
-    cpu: str
-    memory: str
-    shm_size: str
-    volumes: list[Volume]
-
-
-def _asked(job: Job) -> _Asked:
-    said = partial(said_option, job.options, "kubernetes")
-    return _Asked(said("cpu") or "", said("memory") or "", said("shm_size") or "", said("volumes") or [])
-
-
-def _limits(job: Job) -> tuple[dict[str, float], list[str]]:
-    """What the job's processes may use here, a node; and what of it cannot be enforced, in words."""
-    asked = _asked(job)
-    limits: dict[str, float] = {"memory": parse_bytes(f"{asked.memory}B")} if asked.memory else {}
-    limits |= {"cpu": _processors(asked.cpu)} if asked.cpu else {}
-    if job.image or not limits:
-        return {}, []  # its engine limits it
-    from petctl.clusters.local.controller.cgroups import parents
-
-    possible, refused = parents(limits)
-    said = {"memory": f"--memory {asked.memory}B", "cpu": f"--cpu {asked.cpu}"}
-    notes = [
-        f"{said[name]} is not enforced: no control group can be made for it here ({why}); it takes root, a scope of "
-        "the user's own (systemd-run --user --scope petctl run ...), or a container (--image)"
-        for name, why in refused.items()
-    ]
-    return {name: limits[name] for name in possible}, notes
-
-
-def _not_here(job: Job) -> list[str]:
-    """What else the job asks of a node and this machine does not give it, in words."""
-    asked, notes = _asked(job), []
-    if asked.shm_size and not job.image:
-        notes.append(
-            f"--shm-size {asked.shm_size}B: no effect on processes of this machine, which share its /dev/shm; "
-            "containers (--image) have their own"
-        )
-    away = [f"{volume.kind} {volume.source} at {volume.path}" for volume in asked.volumes if not _is_here(job, volume)]
-    if away:
-        notes.append(f"not mounted on this machine: {', '.join(away)}; {_VOLUMES_HERE}")
-    return notes
-
-
-def _is_here(job: Job, volume: Volume) -> bool:
-    """Whether the nodes see it at its path: in containers what can be mounted, else what has this very path."""
-    if job.image:
-        return volume.kind == "host_path" or bool(volume.medium)
-    return volume.kind == "host_path" and not volume.sub_path and volume.source.rstrip("/") == volume.path
-
-
 def _mount_words(volume: Volume) -> list[str]:
     """For a host path, or a directory in memory."""
     from petctl.clusters.local.containers.node_containers import bind
@@ -262,12 +240,6 @@ def _mount_words(volume: Volume) -> list[str]:
         size = [f"tmpfs-size={parse_bytes(f'{volume.source}B')}"] if volume.source else []
         words = ",".join(["type=tmpfs", f"dst={volume.path}", *size])
     return ["--mount", f"{words},readonly" if volume.read_only else words]
-
-
-def _processors(amount: str) -> float:
-    """As a number, of an amount as Kubernetes writes it: 4, 500m."""
-    number = amount.rstrip("numkMGTPEi") if not amount[-1].isdigit() else amount
-    return float(number) * _PARTS.get(amount[len(number) :], 1.0)
 
 
 def _batchai_places(said: Mapping[str, Any]) -> list[str]:

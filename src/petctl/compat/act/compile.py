@@ -85,7 +85,7 @@ def job_of(
         name=name_of(config.experiment),
         nodes=layout.nodes,
         procs=layout.procs,
-        gpus=0 if config.device == "cpu" else layout.gpus,
+        resources={"gpus": layout.gpus} if layout.gpus and config.device != "cpu" else {},
         launcher=layout.launcher,
         env={"TORCH_HOME": TORCH_HOME, **config.env},
         prepare=compile_line(arguments) if COMPILE in special else "",

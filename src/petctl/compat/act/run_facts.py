@@ -108,7 +108,7 @@ def _gpus(job: Mapping[str, Any], status: Status) -> int | None:
     said = str(job.get("labels", {}).get(GPUS, ""))
     if said.isdecimal():
         return int(said)
-    return int(job.get("gpus") or 0) * status.size.wanted or None
+    return int(job.get("resources", {}).get("gpus", 0)) * status.size.wanted or None
 
 
 def _logged(paths: Sequence[Path]) -> dict[str, object]:

@@ -114,7 +114,7 @@ def local(config: Config, wish: RunRequest, say: Say = to_stderr) -> JobHandle:
     with opened(config.accounts):
         pinned = code_for(config, False, say)
         job = _job(here, wish._replace(num_gpu=0), pinned, say)
-        job = replace(job, gpus=len(visible_gpus(os.environ)), launcher=launcher_of_one(here))
+        job = replace(job, resources={"gpus": len(visible_gpus(os.environ))}, launcher=launcher_of_one(here))
         _tell_without_mpirun(here.launcher, job, say)
         if isinstance(job.folders, dict):
             own = {name: Folder(location=str(place), mode="rw") for name, place in _present(config).items()}

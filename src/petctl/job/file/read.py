@@ -17,6 +17,7 @@ from petctl.job.spec import values
 from petctl.job.spec.document import Document
 from petctl.job.spec.job import FIELDS, Job
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field
+from petctl.job.spec.resources import Resources
 
 # In a file, what concerns logs is together under `logs`.
 FILE_FIELDS = (*(name for name in FIELDS if name != "log_cap"), "logs")
@@ -24,6 +25,8 @@ _MOST_UNKNOWN = 20  # looking for the nearest name is slow, and somebody will pa
 _BATCHAI = ("properties", "nodeCount", "stdOutErrPathPrefix")  # at the top of such a file, and of no other
 _LOGS = {"cap": "log_cap"}
 _HINTS = {
+    **{name: f"; write resources: {{{name}: ...}}" for name in Resources.__struct_fields__},
+    "shm_size": "; write resources: {shm: ...}",
     "command": "; a command is one of script, module, program or shell",
     "kubernetes": "; write options: {kubernetes: {...}}",
     "pod": "; write options: {kubernetes: {pod: {...}}}",

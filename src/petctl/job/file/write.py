@@ -12,7 +12,9 @@ from petctl.job.spec.folders import folders_to_plain, outputs_to_plain
 from petctl.job.spec.job import Job, Rendezvous
 from petctl.job.spec.options import options_to_plain
 from petctl.job.spec.quantities import format_bytes, format_duration
+from petctl.job.spec.resources import Resources
 from petctl.job.spec.roles import roles_to_plain
+from petctl.job.spec.volumes import volumes_to_plain
 
 _OTHER_BREAKS = frozenset("\r\x85\u2028\u2029")
 
@@ -75,6 +77,8 @@ def _number_or_text(value: object) -> int | str:
 _JOB: Writers = {
     "nodes": _number_or_text,
     "procs": _number_or_text,
+    "resources": Resources.to_plain,
+    "volumes": volumes_to_plain,
     "retry_on": lambda words: [_number_or_text(word) for word in words],
     "env": dict,
     "secrets": dict,

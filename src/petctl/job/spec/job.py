@@ -23,9 +23,11 @@ from petctl.job.spec.folders import ALL, Folder, folders, outputs
 from petctl.job.spec.options import Options, convert_options
 from petctl.job.spec.problems import FieldError, Problem, unknown_field, wrong
 from petctl.job.spec.quantities import Size, parse_bytes, parse_duration, parse_size
+from petctl.job.spec.resources import Resources, shared_memory_problems
 from petctl.job.spec.retries import retry_on
 from petctl.job.spec.roles import Role, role_problems, roles
 from petctl.job.spec.shape import convert_fields, struct_from
+from petctl.job.spec.volumes import Volume, volumes
 
 LAUNCHERS = ("elastic", "torchrun", "mpi", "plain")
 IN_PLACE = "none"  # for `code`: no snapshot
@@ -75,7 +77,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     name: str = ""  # empty: derived from the command
     nodes: Size = Size(1, 1, 1)
     procs: str = "1"  # per node: a number, "cpu", "gpu" or "auto"
-    gpus: int = 0  # nominal, per node; only the local cluster divides them
+    resources: Resources = field(default_factory=Resources)  # of each node
+    volumes: list[Volume] = field(default_factory=list)  # that each node sees
     launcher: str = "elastic"
     processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
     mpi_options: list[str] = field(default_factory=list)  # more words for mpirun
@@ -125,7 +128,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             name: str | None = None,
             nodes: Size | str | int | None = None,
             procs: str | int | None = None,
-            gpus: int | None = None,
+            resources: Resources | Mapping[str, object] | None = None,
+            volumes: Sequence[Volume | Mapping[str, Any]] | None = None,
             launcher: str | None = None,
             processes: int | None = None,
             mpi_options: Sequence[str] | str | None = None,
@@ -169,6 +173,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
             problems += role_problems(self)
             problems += _mpi_problems(self)
+            problems += shared_memory_problems(self.resources, self.volumes)
         if problems:
             raise FieldError(problems)
 
@@ -211,7 +216,8 @@ _JOB: dict[str, Callable[[object], object]] = {
     "name": values.job_name,
     "nodes": parse_size,
     "procs": values.procs,
-    "gpus": values.whole(0),
+    "resources": partial(struct_from, Resources),
+    "volumes": volumes,
     "launcher": values.one_of(*LAUNCHERS),
     "processes": values.whole(0),
     "mpi_options": values.words,

@@ -97,11 +97,6 @@ def options_for(options: Mapping[str, Options], kind: type[_S]) -> _S:
     return next((found for found in options.values() if isinstance(found, kind)), None) or kind()
 
 
-def said_option(options: Mapping[str, Options], kind: str, name: str) -> Any:
-    """What a job says to another kind; None where it says nothing."""
-    return getattr(options.get(kind), name, None) or None
-
-
 def describe_options(kind: type[Options]) -> list[OptionHelp]:
     """All options of a kind, in their order."""
     default, hints = kind(), get_type_hints(kind, include_extras=True)

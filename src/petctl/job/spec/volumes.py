@@ -1,4 +1,4 @@
-"""Volumes that a job's pods see, each by one short line: where it comes from, and the path it is seen at.
+"""Volumes that each node of a job sees, each by one short line: where it comes from, and the path it is seen at.
 
     volumes:
       - {claim: data, path: /data, read_only: true}
@@ -7,7 +7,7 @@
       - {nfs: "files.example.org:/export", path: /archive}
       - {secret: tokens, path: /tokens}          config_map, host_path and empty_dir likewise
 
-Only words, checked. What becomes of them is said in `petctl.clusters.kubernetes.pods.pod_options`.
+Only words, checked. Each kind of cluster mounts those that it can, and says in words which it cannot.
 """
 
 from __future__ import annotations
@@ -69,18 +69,25 @@ def volumes(value: object) -> list[Volume]:
     return found
 
 
+def merged_volumes(weaker: Sequence[Volume], stronger: Sequence[Volume]) -> list[Volume]:
+    """Both; a stronger one takes the place of a weaker one at its path."""
+    taken = {volume.path for volume in stronger}
+    return [*(volume for volume in weaker if volume.path not in taken), *stronger]
+
+
 def volumes_to_plain(found: Sequence[Volume]) -> list[dict[str, Any]]:
     """As they are written in a file."""
     return [_plain(volume) for volume in found]
 
 
 def parse_volume_option(text: str) -> Volume:
-    """CLAIM:/PATH[:ro] of the command line."""
+    """CLAIM:/PATH[:ro] or /DIR:/PATH[:ro] of the command line."""
     match = _OPTION.fullmatch(text)
     if match is None:
-        raise wrong(f"--volume {text}: expected CLAIM:/PATH, or CLAIM:/PATH:ro for read-only")
+        raise wrong(f"--volume {text}: expected CLAIM:/PATH or /DIR:/PATH, and :ro behind it for read-only")
     try:
-        return _volume({"claim": match[1], "path": match[2], "read_only": match[3] == ":ro"})
+        kind = "host_path" if match[1].startswith("/") else "claim"
+        return _volume({kind: match[1], "path": match[2], "read_only": match[3] == ":ro"})
     except FieldError as error:
         raise wrong(f"--volume {text}: {error.problems[0].sentence}") from None
 
@@ -108,7 +115,7 @@ def _volume(value: object) -> Volume:
     if not given and not problems:
         problems.append(Problem((), f"its source is missing: give one of {', '.join(SOURCES)}"))
     if value.get("path") is None:
-        problems.append(Problem((), "its path in the pods is missing: give one, such as path: /data"))
+        problems.append(Problem((), "its path on the nodes is missing: give one, such as path: /data"))
     fields: dict[str, Any] = {}
     for name in (*given[:1], *known):
         if value.get(name) is not None:
@@ -143,7 +150,7 @@ def _path(value: object) -> str:
     path = values.single_line(value)
     parts = path.split("/")
     if not path.startswith("/") or path == "/" or ".." in parts or ":" in path:
-        raise wrong(f"expected an absolute path in the pods, such as /data, got {shown(path)}")
+        raise wrong(f"expected an absolute path on the nodes, such as /data, got {shown(path)}")
     path = path.rstrip("/")
     if path == _RESERVED or path.startswith(f"{_RESERVED}/"):
         raise wrong(f"{_RESERVED} is reserved by petctl; choose another path")

@@ -148,7 +148,16 @@ def test_what_the_job_wants_is_in_the_specification(tmp_path: Path, objects: Obj
     cluster = connected(tmp_path / "home", objects, python="python3.12", pull_secrets=["one"])
     pod = {"spec": {"nodeSelector": {"gpu": "a100"}, "containers": [{"resources": {"requests": {"cpu": "4"}}}]}}
     said = {"kubernetes": {"pod": pod}}
-    job = Job(script="train.py", restarts=5, max_time="90.5s", procs="gpu", gpus=2, warm=False, grace=20, options=said)
+    job = Job(
+        script="train.py",
+        restarts=5,
+        max_time="90.5s",
+        procs="gpu",
+        resources={"gpus": 2},
+        warm=False,
+        grace=20,
+        options=said,
+    )
     found = spec(cluster, job)
     assert (found["backoffLimit"], found["activeDeadlineSeconds"], found["procsPerNode"]) == (5, 91, "gpu")
     assert (found["python"], found["warm"], found["launcher"]) == ("python3.12", False, "elastic")

@@ -74,7 +74,7 @@ def test_pods_that_are_one_job() -> None:
 def test_pods_as_a_job_file_that_takes_the_script_from_its_address() -> None:
     (found,), notes = find_jobs(PODS, ConvertOptions(fetches=True))
     made, more = job(found)
-    assert (str(made.nodes), made.gpus, made.image) == ("1:2:3", 1, "example.org/examples:1")
+    assert (str(made.nodes), made.resources.gpus, made.image) == ("1:2:3", 1, "example.org/examples:1")
     assert (made.code, made.command.words) == (
         "s3://<BUCKET>/somewhere/main.py",
         ["main.py", "--input_path", "/data/train", "--epochs", "10"],
@@ -88,7 +88,7 @@ def test_pods_as_a_job_file_that_takes_the_script_from_its_address() -> None:
 
 def test_an_old_elasticjob_as_a_job_file() -> None:
     made, notes = job(find_jobs(OLD, ConvertOptions())[0][0])
-    assert (made.procs, made.gpus, made.restarts, made.max_time) == ("4", 4, 5, 7200.0)
+    assert (made.procs, made.resources.gpus, made.restarts, made.max_time) == ("4", 4, 5, 7200.0)
     assert made.retry_on == ["130", "137-138", "143"] and made.code == "none"
     assert [note.split(" is ")[0] for note in notes] == [
         "ElasticJob imagenet: cleanPodPolicy",

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from petctl.clusters.kubernetes.build_record import build_record
+from petctl.clusters.kubernetes.pods import pod_options
 from petctl.clusters.kubernetes.pods.manifests import PodSettings, node_job
-from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, piece, preparation, queued
+from petctl.clusters.kubernetes.pods.pod_options import claims, labelled, merged, options_of, preparation, queued
 from petctl.clusters.kubernetes.pods.schema import PodOptions
 from petctl.errors import UsageError
-from petctl.job.spec import Job
+from petctl.job.spec import Job, Resources
+from petctl.job.spec.volumes import volumes
 
 
 def options(**words: Any) -> PodOptions:
     return PodOptions(**words)
+
+
+def piece(found: PodOptions, needs: Resources | None = None, seen: Sequence[Any] = ()) -> dict[str, Any]:
+    return pod_options.piece(found, needs or Resources(), volumes(seen))
 
 
 def container(found: dict[str, Any]) -> dict[str, Any]:
@@ -30,12 +37,14 @@ def test_nothing_said_is_nothing_changed() -> None:
 
 
 def test_amounts() -> None:
-    found = container(piece(options(cpu=4, memory="16GiB")))
+    found = container(piece(options(), Resources(cpu=4, memory="16GiB")))  # type: ignore[arg-type]
     assert found["resources"] == {"requests": {"cpu": "4", "memory": "16Gi"}, "limits": {"memory": "16Gi"}}
-    more = {"requests": {"cpu": "2"}, "limits": {"cpu": 3, "example.org/link": 1}}
-    found = container(piece(options(cpu=4, memory="1Gi", resources=more)))
+    more = options(requests={"cpu": "2"}, limits={"cpu": 3, "example.org/link": 1})
+    found = container(piece(more, Resources(cpu=4, memory=1 << 30)))
     assert found["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
     assert found["resources"]["limits"] == {"memory": "1Gi", "cpu": "3", "example.org/link": "1"}
+    found = container(piece(options(), Resources(cpu=0.25, memory=1500)))
+    assert found["resources"] == {"requests": {"cpu": "250m", "memory": "1500"}, "limits": {"memory": "1500"}}
 
 
 def test_where_and_as_whom() -> None:
@@ -68,7 +77,7 @@ def test_where_and_as_whom() -> None:
 
 
 def test_volumes_and_shared_memory() -> None:
-    volumes = [
+    seen = [
         {"claim": "data", "path": "/data", "read_only": True, "sub_path": "a"},
         {"csi": "csi.example.org", "attributes": {"share": "x"}, "path": "/csi"},
         {"nfs": "server:/export", "path": "/nfs"},
@@ -77,7 +86,7 @@ def test_volumes_and_shared_memory() -> None:
         {"host_path": "/mnt", "path": "/host"},
         {"empty_dir": "1Gi", "path": "/own"},
     ]
-    found = piece(options(volumes=volumes, shm_size="8GiB"))
+    found = piece(options(), Resources(shm=8 << 30), seen)
     assert [{key: value for key, value in volume.items() if key != "name"} for volume in found["spec"]["volumes"]] == [
         {"persistentVolumeClaim": {"claimName": "data"}},
         {"csi": {"driver": "csi.example.org", "volumeAttributes": {"share": "x"}}},
@@ -99,40 +108,35 @@ def test_the_job_wins_over_the_cluster() -> None:
         {
             "name": "west",
             "image": "not of this kind",
-            "cpu": 1,
-            "shm_size": "1Gi",
             "host_network": True,
             "node_selector": {"pool": "a", "zone": "x"},
             "pull_secrets": "one",
             "tolerations": [{"key": "spot"}],
-            "resources": {"limits": {"a": 1, "b": 1}},
-            "volumes": [{"claim": "old", "path": "/data"}, {"claim": "home", "path": "/home"}],
+            "limits": {"a": 1, "b": 1},
         }
     )
     job = options(
-        cpu=2,
         host_network=False,
         node_selector={"pool": "b"},
         pull_secrets=["one", "two"],
         tolerations=[{"key": "gpu"}],
-        resources={"limits": {"b": 2}, "requests": {"a": 1}},
-        volumes=[{"claim": "new", "path": "/data"}],
+        limits={"b": 2},
+        requests={"a": 1},
     )
     both = merged(cluster, job)
-    assert (both.cpu, both.shm_size, both.host_network) == ("2", "1Gi", False)
+    assert both.host_network is False
     assert both.node_selector == {"pool": "b", "zone": "x"}
     assert (both.pull_secrets, both.tolerations) == (["one", "two"], [{"key": "spot"}, {"key": "gpu"}])
-    assert both.resources == {"limits": {"a": "1", "b": "2"}, "requests": {"a": "1"}}
-    assert [volume.source for volume in both.volumes] == ["home", "new"]
+    assert (both.limits, both.requests) == ({"a": "1", "b": "2"}, {"a": "1"})
     assert merged(cluster, PodOptions()) == cluster and merged(PodOptions(), job) == job
 
 
 def test_settings_that_are_wrong_name_the_cluster() -> None:
     with pytest.raises(UsageError) as caught:
-        options_of({"name": "west", "cpu": "x", "shm_size": -1})
+        options_of({"name": "west", "limits": {"cpu": "x"}, "host_network": -1})
     assert [line.partition(": ")[0] for line in str(caught.value).splitlines()] == [
-        "clusters.west.cpu",
-        "clusters.west.shm_size",
+        "clusters.west.limits.cpu",
+        "clusters.west.host_network",
     ]
 
 
@@ -159,7 +163,7 @@ def test_who_waits_in_a_queue(words: dict[str, Any], expected: bool) -> None:
 
 
 def test_claims_are_made_only_with_a_size_and_are_the_jobs_only_when_it_says_so() -> None:
-    volumes: list[Any] = [
+    seen: list[Any] = [
         {"claim": "there", "path": "/a"},
         {"claim": "kept", "path": "/b", "size": "5GiB"},
         {
@@ -171,7 +175,7 @@ def test_claims_are_made_only_with_a_size_and_are_the_jobs_only_when_it_says_so(
             "access": "ReadWriteOnce",
         },
     ]
-    kept, own = claims(options(volumes=volumes), "train-1")
+    kept, own = claims(volumes(seen), "train-1")
     assert kept["metadata"] == {"name": "kept"}
     assert kept["spec"] == {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "5Gi"}}}
     assert own["metadata"]["labels"]["petctl.dev/job"] == "train-1"
@@ -182,13 +186,12 @@ AGENT = ["python3", "-I", "/petctl/agent/petctl-agent.pyz"]
 
 
 def test_volumes_are_filled_before_the_jobs_own_line() -> None:
-    volumes = [{"claim": "a", "path": "/a", "prefetch": "x 'y' && z"}, {"claim": "b", "path": "/b"}]
-    said = options(volumes=volumes)
+    said = volumes([{"claim": "a", "path": "/a", "prefetch": "x 'y' && z"}, {"claim": "b", "path": "/b"}])
     first = """python3 -I /petctl/agent/petctl-agent.pyz fill /a 'x '"'"'y'"'"' && z' || exit"""
     assert preparation(said, AGENT, "make; test -e done") == f"{first}\nmake; test -e done"
     assert preparation(said, AGENT, "") == first
-    assert preparation(PodOptions(), AGENT, "make") == "make"
-    assert preparation(PodOptions(), AGENT, "") == ""
+    assert preparation([], AGENT, "make") == "make"
+    assert preparation([], AGENT, "") == ""
 
 
 def plan_of(job: Job, tmp_path: Path, **settings: Any) -> dict[str, Any]:
@@ -203,18 +206,18 @@ def test_a_plan_with_words_about_pods(tmp_path: Path, monkeypatch: pytest.Monkey
     job = Job(
         shell="train",
         code="none",
-        gpus=2,
+        resources={"gpus": 2},
+        volumes=[volume],
         prepare="make",
         options={
             "kubernetes": {
-                "volumes": [volume],
                 "gpu_resource": "amd.com/gpu",
                 "pull_secrets": ["b"],
                 "pod": {"spec": {"nodeSelector": {"pool": "c"}}},
             }
         },
     )
-    plan = plan_of(job, tmp_path, pull_secrets="a", node_selector={"pool": "a", "zone": "z"}, shm_size="1Gi")
+    plan = plan_of(job, tmp_path, pull_secrets="a", node_selector={"pool": "a", "zone": "z"}, resources={"shm": "1Gi"})
     coordinator, _, nodes = plan["objects"]
     pod, other = (found["spec"]["template"]["spec"] for found in (nodes, coordinator))
     assert pod["containers"][0]["resources"] == {"limits": {"amd.com/gpu": "2"}}
@@ -238,5 +241,5 @@ def test_a_job_in_a_queue_waits_as_long_as_it_takes_unless_it_says_otherwise(
 
 
 def test_wrong_settings_of_a_cluster_are_refused_with_all_that_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"clusters\.west\.volumes\[0\]: its path in the pods is missing"):
+    with pytest.raises(UsageError, match=r"clusters\.west\.volumes\[0\]: its path on the nodes is missing"):
         plan_of(Job(shell="train", code="none"), tmp_path, volumes=[{"claim": "a"}])

@@ -68,7 +68,7 @@ def job(found: Found) -> tuple[Job, list[str]]:
         "name": found.name,
         "nodes": f"{found.least}:{found.replicas}:{found.most}",
         "procs": found.launch.procs or None,
-        "gpus": gpus or None,
+        "resources": {"gpus": gpus} if gpus else None,
         "restarts": found.restarts,
         "retry_on": [f"{low}-{high}" for low, high in RETRYABLE] if found.policy == "ExitCode" else None,
         "max_time": found.more.get("activeDeadlineSeconds"),
@@ -83,7 +83,7 @@ def job(found: Found) -> tuple[Job, list[str]]:
 
 
 def _take_gpus(worker: dict[str, Any]) -> int:
-    """The GPUs, which are a field of the job; what else a container asks for stays in it."""
+    """The GPUs, which are a resource of the job; what else a container asks for stays in it."""
     resources = worker.get("resources") or {}
     found = 0
     for part in ("limits", "requests"):

@@ -1,4 +1,4 @@
-"""Options of jobs for Kubernetes, and the same among a cluster's settings, as a piece of a pod template.
+"""What nodes have, and options of jobs for Kubernetes and among a cluster's settings, as a piece of a pod template.
 
 Pure: options in, plain data out; `template_merge.py` merges it into the nodes' template, before the user's own `pod`.
 Which options there are, and what is wrong with them, is known to `schema.py`. What of it the coordinator's pod has too
@@ -15,6 +15,8 @@ from petctl.clusters.kubernetes.names import CONTAINER, labels
 from petctl.clusters.kubernetes.pods.schema import OF_A_CONTAINER, PodOptions
 from petctl.errors import UsageError
 from petctl.job.spec.problems import FieldError
+from petctl.job.spec.quantities import format_bytes
+from petctl.job.spec.resources import SHARED_MEMORY, Resources
 from petctl.job.spec.shape import struct_from
 from petctl.job.spec.volumes import Volume
 
@@ -44,12 +46,7 @@ def merged(weaker: PodOptions, stronger: PodOptions) -> PodOptions:
     found: dict[str, Any] = {}
     for name in WORDS:
         old, new = getattr(weaker, name), getattr(stronger, name)
-        if name == "resources":
-            found[name] = {part: {**old.get(part, {}), **new.get(part, {})} for part in {**old, **new}}
-        elif name == "volumes":
-            taken = {volume.path for volume in new}
-            found[name] = [*(volume for volume in old if volume.path not in taken), *new]
-        elif isinstance(new, dict):
+        if isinstance(new, dict):
             found[name] = {**old, **new}
         elif isinstance(new, list):
             found[name] = [*(item for item in old if item not in new), *new]
@@ -58,8 +55,8 @@ def merged(weaker: PodOptions, stronger: PodOptions) -> PodOptions:
     return PodOptions(**found)
 
 
-def piece(options: PodOptions) -> dict[str, Any]:
-    """The piece of a pod template; of what was not said, nothing is in it."""
+def piece(options: PodOptions, needs: Resources, volumes: Sequence[Volume]) -> dict[str, Any]:
+    """The piece of a pod template, without GPUs; of what was not said, nothing is in it."""
     container: dict[str, Any] = {"name": CONTAINER}
     spec: dict[str, Any] = {key: getattr(options, name) for name, key in _PLAIN.items() if getattr(options, name)}
     if options.host_network is not None:
@@ -69,10 +66,10 @@ def piece(options: PodOptions) -> dict[str, Any]:
     for name, value in options.security_context.items():
         owner = container if name in OF_A_CONTAINER else spec
         owner.setdefault("securityContext", {})[name] = value
-    resources = _resources(options)
+    resources = _resources(options, needs)
     if resources:
         container["resources"] = resources
-    volumes = [*options.volumes, *([_shared_memory(options.shm_size)] if options.shm_size else [])]
+    volumes = [*volumes, *([_shared_memory(needs.shm)] if needs.shm else [])]
     if volumes:
         spec["volumes"] = [{"name": _name(number), **_source(volume)} for number, volume in enumerate(volumes)]
         container["volumeMounts"] = [_mount(number, volume) for number, volume in enumerate(volumes)]
@@ -95,14 +92,14 @@ def queued(options: PodOptions) -> bool:
     return any(name in options.labels or name in options.annotations for name in _QUEUES)
 
 
-def claims(options: PodOptions, job_id: str) -> list[dict[str, Any]]:
+def claims(volumes: Sequence[Volume], job_id: str) -> list[dict[str, Any]]:
     """The claims to make where there are none. One that is not to be kept bears the job's label."""
-    return [_claim(volume, job_id) for volume in options.volumes if volume.kind == "claim" and volume.size]
+    return [_claim(volume, job_id) for volume in volumes if volume.kind == "claim" and volume.size]
 
 
-def preparation(options: PodOptions, agent: Sequence[str], line: str) -> str:
+def preparation(volumes: Sequence[Volume], agent: Sequence[str], line: str) -> str:
     """The shell line that makes a node ready: its volumes filled by the `agent`, then the job's own."""
-    steps = [[*agent, "fill", volume.path, volume.prefetch] for volume in options.volumes if volume.prefetch]
+    steps = [[*agent, "fill", volume.path, volume.prefetch] for volume in volumes if volume.prefetch]
     return "\n".join([*(f"{shlex.join(step)} || exit" for step in steps), *([line] if line else [])])
 
 
@@ -116,19 +113,26 @@ def _claim(volume: Volume, job_id: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 
-def _resources(options: PodOptions) -> dict[str, dict[str, str]]:
-    amounts = {"cpu": options.cpu, "memory": options.memory}
-    requests = {name: amount for name, amount in amounts.items() if amount}
-    limits = {"memory": options.memory} if options.memory else {}
-    found = {
-        "requests": {**requests, **options.resources.get("requests", {})},
-        "limits": {**limits, **options.resources.get("limits", {})},
-    }
+def _resources(options: PodOptions, needs: Resources) -> dict[str, dict[str, str]]:
+    cpu = {"cpu": _thousandths(needs.cpu)} if needs.cpu else {}
+    memory = {"memory": _bytes(needs.memory)} if needs.memory else {}
+    found = {"requests": {**cpu, **memory, **options.requests}, "limits": {**memory, **options.limits}}
     return {name: amounts for name, amounts in found.items() if amounts}
 
 
-def _shared_memory(size: str) -> Volume:
-    return Volume(kind="empty_dir", source=size, path="/dev/shm", medium="Memory")
+def _thousandths(processors: float) -> str:
+    """As Kubernetes writes them: 4, 500m."""
+    amount = round(processors * 1000)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)
+
+
+def _bytes(count: int) -> str:
+    """As Kubernetes writes them: 16Gi."""
+    return str(format_bytes(count)).removesuffix("B")
+
+
+def _shared_memory(count: int) -> Volume:
+    return Volume(kind="empty_dir", source=_bytes(count), path=SHARED_MEMORY, medium="Memory")
 
 
 def _name(number: int) -> str:

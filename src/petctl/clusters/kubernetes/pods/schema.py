@@ -2,9 +2,8 @@
 
     options:
       kubernetes:
-        shm_size: 8GiB
         node_selector: {pool: a100}
-        volumes: [{claim: data, path: /data, read_only: true}]
+        limits: {example.org/link: 1}
 
 Only words, checked; what they become in a pod template is said in `petctl.clusters.kubernetes.pods.pod_options`.
 Tolerations, affinity and security context are Kubernetes' own, as it reads them.
@@ -23,7 +22,6 @@ from petctl.job.spec.options import Options
 from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
 from petctl.job.spec.quantities import parse_duration
 from petctl.job.spec.shape import convert_fields
-from petctl.job.spec.volumes import Volume, byte_quantity, volumes, volumes_to_plain
 
 _QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
@@ -45,13 +43,9 @@ class PodOptions(Options, frozen=True):
     unset: ClassVar[str] = "the cluster's"
 
     pull_secrets: Annotated[list[str], "Secrets with which the image is pulled."] = field(default_factory=list)
-    cpu: Annotated[str, "CPUs to request per node, as --cpu."] = ""
-    memory: Annotated[str, "Memory to request per node and its limit, as --memory."] = ""
-    resources: Annotated[dict[str, dict[str, str]], "Requests and limits of any resource."] = field(
-        default_factory=dict
-    )
+    requests: Annotated[dict[str, str], "More requests: {ephemeral-storage: 20Gi}."] = field(default_factory=dict)
+    limits: Annotated[dict[str, str], "More limits: {example.org/link: 1}."] = field(default_factory=dict)
     gpu_resource: Annotated[str, "The resource that --gpus asks for: amd.com/gpu."] = ""
-    shm_size: Annotated[str, "Shared memory (/dev/shm) per node, as --shm-size."] = ""
     node_selector: Annotated[dict[str, str], "Labels that a machine must have: {pool: a100}."] = field(
         default_factory=dict
     )
@@ -67,23 +61,14 @@ class PodOptions(Options, frozen=True):
     )
     labels: Annotated[dict[str, str], "Labels of the pods, and of what makes them."] = field(default_factory=dict)
     annotations: Annotated[dict[str, str], "Annotations of the same."] = field(default_factory=dict)
-    volumes: Annotated[list[Volume], "Volumes: [{claim: data, path: /data}]; see also --volume."] = field(
-        default_factory=list
-    )
     coordinator: Annotated[dict[str, Any], "Part of a pod template for the coordinator's pod."] = field(
         default_factory=dict
     )
     ttl_after_finished: Annotated[Optional[float], "Time from the job's end until it is deleted: 7d."] = None
     agent_image: Annotated[str, "Image with a Python for the agent, where the job's image has none."] = ""
 
-    def to_plain(self) -> dict[str, Any]:
-        plain = super().to_plain()
-        return {**plain, "volumes": volumes_to_plain(self.volumes)} if self.volumes else plain
-
     def __post_init__(self) -> None:
         problems = convert_fields(self, {name: _CONVERTERS[name] for name in self.__struct_fields__})
-        if not problems and self.shm_size and any(volume.path == "/dev/shm" for volume in self.volumes):
-            problems = [Problem(("shm_size",), "there is a volume at /dev/shm already; keep one of them")]
         if problems:
             raise FieldError(problems)
 
@@ -102,25 +87,6 @@ def quantity(value: object) -> str:
     if not _QUANTITY.fullmatch(text):
         raise wrong(f"expected an amount such as 4, 500m or 16Gi, got {shown(value)}")
     return text
-
-
-def _cpu(value: object) -> str:
-    return quantity(value) if value != "" else ""
-
-
-def _resources(value: object) -> dict[str, dict[str, str]]:
-    sections = values.mapping(value)
-    problems = [unknown_field(name, ("limits", "requests")) for name in sections if name not in ("limits", "requests")]
-    found = {}
-    for name in ("requests", "limits"):
-        if sections.get(name) is not None:
-            try:
-                found[name] = values.text_mapping(_KEYS, quantity)(sections[name])
-            except FieldError as error:
-                problems += [problem.under(name) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
-    return found
 
 
 def _label_value(value: object) -> str:
@@ -157,11 +123,9 @@ def _security_context(value: object) -> dict[str, Any]:
 
 _CONVERTERS: dict[str, Callable[[object], object]] = {
     "pull_secrets": values.words,
-    "cpu": _cpu,
-    "memory": byte_quantity,
-    "resources": _resources,
+    "requests": values.text_mapping(_KEYS, quantity),
+    "limits": values.text_mapping(_KEYS, quantity),
     "gpu_resource": values.single_line,
-    "shm_size": byte_quantity,
     "node_selector": values.text_mapping(_KEYS, _label_value),
     "tolerations": values.mappings,
     "affinity": values.mapping,
@@ -173,7 +137,6 @@ _CONVERTERS: dict[str, Callable[[object], object]] = {
     "security_context": _security_context,
     "labels": _labels,
     "annotations": _annotations,
-    "volumes": volumes,
     "coordinator": values.mapping,
     "ttl_after_finished": lambda value: None if value is None else parse_duration(value),
     "agent_image": values.single_line,

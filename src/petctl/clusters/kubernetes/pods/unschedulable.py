@@ -22,7 +22,7 @@ NOBODY_MAKES_IT = "its submission was interrupted; cancel the job and submit it 
 _REASONS = ("FailedCreate", "Hindered")  # of the Job controller, and of petctl's operator
 _TROUBLES = ("FailedMount", "FailedAttachVolume", "FailedCreatePodSandBox")  # of the kubelet
 _BEFORE = re.compile(r"^(?:.*Error creating: )?(?:pods \S+ is forbidden: )?", re.DOTALL)  # with a name of the moment
-_LIMITS = "options.kubernetes.resources for nodes, options.kubernetes.coordinator for the coordinator"
+_LIMITS = "options.kubernetes.limits for nodes, options.kubernetes.coordinator for the coordinator"
 _WHERE = re.compile(r" \(the Kubernetes API server [^()]*(?:\([^()]*\))?\).*", re.DOTALL)
 
 

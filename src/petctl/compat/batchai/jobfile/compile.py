@@ -203,7 +203,7 @@ class Compiled:
             code=IN_PLACE,
             folders=NONE,
             image=_image(container.get("imageSourceRegistry", {})),
-            options={"kubernetes": {"shm_size": _bytes(shm_size)}} if shm_size else {},
+            resources={"shm": _bytes(shm_size)} if shm_size else {},
             batchai={
                 "tool": tool_type(tool),
                 "properties": without_secrets(properties),

@@ -1,0 +1,97 @@
+"""What each node of a job has for itself, whatever the kind of cluster.
+
+    resources: {cpu: 4, memory: 16GiB, gpus: 1, shm: 8GiB}
+
+Each kind honours these, or says in words that it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from petctl.job.spec import values
+from petctl.job.spec.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.quantities import format_bytes, parse_bytes
+from petctl.job.spec.shape import convert_fields
+from petctl.job.spec.volumes import Volume
+
+SHARED_MEMORY = "/dev/shm"
+_CPU = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,18})?)(m?)", re.ASCII)
+
+
+class Resources(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """What a node has; None: what the cluster gives to jobs that do not say."""
+
+    cpu: float | None = None  # processors, in thousandths
+    memory: int | None = None  # bytes; the most that it may use
+    gpus: int | None = None
+    shm: int | None = None  # bytes of /dev/shm
+
+    def __post_init__(self) -> None:
+        problems = convert_fields(self, _RESOURCES)
+        if problems:
+            raise FieldError(problems)
+
+    def over(self, weaker: Resources) -> Resources:
+        """These, and where they say nothing what the weaker ones say."""
+        return Resources(**{**_said(weaker), **_said(self)})
+
+    def asked(self) -> list[str]:
+        """The names of what a cluster must be able to give."""
+        return [name for name, amount in _said(self).items() if amount]
+
+    def to_plain(self) -> dict[str, Any]:
+        """The same as a job file has it."""
+        return {name: _WRITERS[name](amount) for name, amount in _said(self).items()}
+
+
+def shared_memory_problems(resources: Resources, volumes: Sequence[Volume]) -> list[Problem]:
+    """Shared memory that would be there twice."""
+    if not resources.shm or all(volume.path != SHARED_MEMORY for volume in volumes):
+        return []
+    sentence = f"there is a volume at {SHARED_MEMORY} already; keep one of them"
+    return [Problem(("resources", "shm"), sentence)]
+
+
+def processors(value: object) -> float:
+    """Processors as people write them (4, 0.5) or as Kubernetes' users do (500m)."""
+    match = _CPU.fullmatch(values.text(value).strip()) if not isinstance(value, bool) else None
+    if match is None:
+        raise wrong(f"expected processors such as 4, 0.5 or 500m, got {shown(value)}")
+    thousandths = round(float(match[1]) * (1 if match[2] else 1000))
+    if not thousandths:
+        raise wrong("must be at least 0.001")
+    return thousandths / 1000
+
+
+def _positive_bytes(value: object) -> int:
+    count = parse_bytes(value)
+    if not count:
+        raise wrong("must be above zero")
+    return count
+
+
+def _said(resources: Resources) -> dict[str, Any]:
+    return {name: amount for name, amount in msgspec.structs.asdict(resources).items() if amount is not None}
+
+
+def _or_none(convert: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: None if value is None else convert(value)
+
+
+_RESOURCES: Mapping[str, Callable[[object], object]] = {
+    "cpu": _or_none(processors),
+    "memory": _or_none(_positive_bytes),
+    "gpus": _or_none(values.whole(0)),
+    "shm": _or_none(_positive_bytes),
+}
+_WRITERS: Mapping[str, Callable[[Any], Any]] = {
+    "cpu": lambda amount: int(amount) if amount == int(amount) else amount,
+    "memory": format_bytes,
+    "gpus": int,
+    "shm": format_bytes,
+}
