@@ -172,7 +172,7 @@ def build_job(options: Mapping[str, Any]) -> Job:
 
 
 def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | None = None) -> Prepared:
-    """The same, with the values of secrets that a Batch AI job file has in itself. `reader`: instead of `read_any`."""
+    """The same, with the values of secrets that a job file has in itself. `reader`: instead of `read_any`."""
     import msgspec
 
     from petctl.cli.job_file import Prepared, read_any

@@ -128,7 +128,7 @@ class _Files:
         """The job in a file; parameters that it does not name are fine."""
         from petctl.cli.job_file import Prepared
         from petctl.job.file.fill import names_in
-        from petctl.job.file.read import document_of, is_batchai, job_of
+        from petctl.job.file.read import document_of, foreign_format, job_of
 
         both = sorted(self._parameters & set(sets))
         if both:
@@ -137,18 +137,18 @@ class _Files:
             document = document_of(path)
             self._parsed[path] = document, names_in(document.root)
         document, names = self._parsed[path]
-        if is_batchai(document.root):
-            return self._read_batchai(path, names, sets)
+        if foreign := foreign_format(document.root):
+            return self._read_foreign(foreign.NAME, path, names, sets)
         own = {name: value for name, value in point.items() if name in names}
         return Prepared(job_of(document, {**sets, **own}))
 
-    def _read_batchai(self, path: str, names: set[str], sets: Mapping[str, str]) -> Prepared:
+    def _read_foreign(self, system: str, path: str, names: set[str], sets: Mapping[str, str]) -> Prepared:
         from petctl.cli.job_file import read_any
         from petctl.sweeps.space import variable
 
         if said := sorted(names & self._parameters):
             name = said[0]
-            raise UsageError(f"{path}: in a Batch AI job file ${{{name}}} is not filled; write ${variable(name)}")
+            raise UsageError(f"{path}: in a {system} job file ${{{name}}} is not filled; write ${variable(name)}")
         read = read_any(path, sets)
         if read.secrets:
             raise UsageError(

@@ -53,6 +53,7 @@ class LocalBuilder(RecordBuilder):
     """A job on its way to this machine, or to a cluster that was made on it."""
 
     uncoded = "running in place (no snapshot)"
+    here = True
 
     def __init__(
         self, job: Job, place: JobDirectory, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None
@@ -102,16 +103,12 @@ class LocalBuilder(RecordBuilder):
         if job.env.get(CHECKPOINTS):  # in the record too: it may be submitted again from elsewhere
             named = str(Path(job.env[CHECKPOINTS]).expanduser().absolute())
             self.job = job = replace(job, env={**job.env, CHECKPOINTS: named})
-        if job.batchai:
-            from petctl.submission.batchai import check_mounts
-
-            check_mounts(job.batchai)
         task = task_of(job, self.id, self._cwd, python, self.place.path)
         if self.shared:
             task = dataclasses.replace(task, env={"PETCTL_CLUSTER_MOUNTS": self.shared[0], **task.env})
         if not code:
             return task
-        task = dataclasses.replace(task, cwd=self._own_directory(), code=_code(code, self.place))
+        task = dataclasses.replace(task, cwd=self._own_directory(task), code=_code(code, self.place))
         reason = self._copy_reason(task)
         self.in_copy = bool(reason)
         if reason and not self.pinned:
@@ -165,10 +162,10 @@ class LocalBuilder(RecordBuilder):
             task.cwd if Path(task.cwd).is_dir() else "",
             *task.code.links.values(),
             *(folder.directory for folder in task.folders),
+            *(mount.directory for mount in task.layout.mounts),
+            *task.layout.places,
         ]
-        places += [mount.get("directory", "") for mount in task.batchai.get("mounts", ())]
         places += [*self.shared, task.folder_cache, *(str(grant["location"]) for grant in grants.values())]
-        places += _batchai_places(task.batchai)
         if task.checkpoint_dir != str(self.place.checkpoints):
             places.append(task.checkpoint_dir)
         here = [place for place in places if place.startswith("/")]
@@ -181,14 +178,14 @@ class LocalBuilder(RecordBuilder):
         shm = parse_bytes(f"{asked.shm_size}B") if asked.shm_size else 0
         return container_plan(engine, job.image, options, self.place, here, job.image_credentials, shm)
 
-    def _own_directory(self) -> str:
+    def _own_directory(self, task: Task) -> str:
         """The user's directory, in which workers run; empty: they run in the snapshot, which has all that they open."""
-        own = "" if self.mapped or self.job.batchai else str(self.code.get("work", ""))
+        own = "" if self.mapped or task.layout.kind else str(self.code.get("work", ""))
         return own if Path(own).is_dir() else ""
 
     def _copy_reason(self, task: Task) -> str:
-        """Says why the workers run in the snapshot; empty: in the user's directory, or in a Batch AI job's own."""
-        if self.job.batchai:
+        """Says why the workers run in the snapshot; empty: in the user's directory, or in a layout's own."""
+        if task.layout.kind:
             return ""
         if self.mapped:
             return "its mapped folders are there"
@@ -267,14 +264,6 @@ def _processors(amount: str) -> float:
     """As a number, of an amount as Kubernetes writes it: 4, 500m."""
     number = amount.rstrip("numkMGTPEi") if not amount[-1].isdigit() else amount
     return float(number) * _PARTS.get(amount[len(number) :], 1.0)
-
-
-def _batchai_places(said: Mapping[str, Any]) -> list[str]:
-    """What a Batch AI job names of this machine; where nodes put what lies in its mounts follows from these."""
-    written = [said.get("stdouterr", ""), *(prefix for prefix, _ in said.get("outputs", {}).values())]
-    read = [path for path in said.get("inputs", {}).values() if Path(path).exists()]
-    mounted = [mount.get("directory", "") for mount in said.get("mounts", ())]
-    return [place for place in (*written, *read, *mounted) if "$" not in place]
 
 
 def _code(taken: Mapping[str, Any], directory: JobDirectory) -> Code:

@@ -110,7 +110,7 @@ def create(
         return read_file(config_file, JobFile(resolver(options.home()), names, account, key, added, secret_of))
 
     if not cluster:
-        said = as_reported(read("").job.batchai)["cluster"] or {}
+        said = as_reported(read("").job)["cluster"] or {}
         cluster = said.get("id") or "local"
     target = find_target(options.home(), cluster, address)
     reading = read(target["petctl"])
@@ -189,7 +189,7 @@ def _submitted(
     job = _without_engine(job, target["petctl"])
     if dry_run:
         return {"cluster": target, "petctl": planned(options.home(), target, job).to_dict()}
-    record = create_job(options.home(), given, address, target, job, as_reported(job.batchai), secrets)
+    record = create_job(options.home(), given, address, target, job, as_reported(job), secrets)
     detail(f"petctl's job is {record['petctl']} on cluster {target['petctl']}; its results: {record['results']}")
     return _shown(address)
 

@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from petctl.compat.batchai.jobfile.fields import PRIORITIES, TOOLS, WEEK
 from petctl.compat.batchai.jobfile.tools import Run, run_of, script_of, tool_type
 from petctl.compat.batchai.jobfile.volumes import Resolver, mounts_of, unmounted
+from petctl.job.record import OWN_SECRET
 from petctl.job.spec.folders import NONE
 from petctl.job.spec.job import IN_PLACE, Job
 from petctl.job.spec.problems import FieldError, Path, Problem, wrong
-
-OWN_SECRET = "batchai."  # how the names of secrets begin that are removed with their job (jobs/secrets.py)
 
 _HIDDEN = ("accountKey", "password", "instrumentationKey")
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -203,14 +202,16 @@ class Compiled:
             code=IN_PLACE,
             folders=NONE,
             image=_image(container.get("imageSourceRegistry", {})),
-            options={"kubernetes": {"shm_size": _bytes(shm_size)}} if shm_size else {},
-            batchai={
-                "tool": tool_type(tool),
-                "properties": without_secrets(properties),
-                "names": names._asdict(),
-                "mounts": mounts,
-                "files": run.files,
-                "backend": run.backend,
+            options={
+                **({"kubernetes": {"shm_size": _bytes(shm_size)}} if shm_size else {}),
+                "batchai": {
+                    "tool": tool_type(tool),
+                    "properties": without_secrets(properties),
+                    "names": names._asdict(),
+                    "mounts": mounts,
+                    "files": run.files,
+                    "backend": run.backend,
+                },
             },
         )
 
