@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from petctl.job.spec import Job
-
-
-class Prepared(NamedTuple):
-    """A job as it will be submitted, and what has to be kept for it first."""
-
-    job: Job
-    secrets: Mapping[str, str] = MappingProxyType({})  # name -> value
-    remarks: Sequence[str] = ()
+from petctl.job.spec.job import Prepared
 
 
 def read_any(path: str, sets: Mapping[str, str]) -> Prepared:
@@ -25,10 +14,7 @@ def read_any(path: str, sets: Mapping[str, str]) -> Prepared:
 
     document = document_of(path)
     foreign = foreign_format(document.root)
-    if foreign is None:
-        return Prepared(job_of(document, sets))
-    reading = foreign.read_job_file(document, sets)
-    return Prepared(reading.job, reading.secrets, reading.remarks)
+    return foreign.read_job_file(document, sets) if foreign else Prepared(job_of(document, sets))
 
 
 @contextmanager

@@ -166,7 +166,8 @@ class RecordBuilder:
             if mount.here and not self.here:
                 raise UsageError(
                     f"{mount.said} is {mount.directory} on this machine, which the nodes of {self.cluster} do not "
-                    f"have; mount it there as a volume and set where in petctl.yaml: mounts: {{{mount.said}: DIRECTORY}}"
+                    f"have; mount it there as a volume and set where in petctl.yaml: "
+                    f"mounts: {{{mount.said}: DIRECTORY}}"
                 )
 
     def _with_stored_code(self, task: Task, grants: dict[str, dict[str, Any]]) -> Task:

@@ -55,8 +55,8 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
 
 def layout_of(job: Job, job_id: str) -> Layout:
     """What its nodes have beside the usual: what the first of its options says that says anything of it."""
-    layouts = (options.layout(job, job_id) for options in job.options.values())
-    return next((layout for layout in layouts if layout.kind), Layout())
+    layouts = (options.node_layout(job, job_id) for options in job.options.values())
+    return next(filter(None, layouts), Layout())
 
 
 def config_of(job: Job) -> Config:

@@ -69,11 +69,6 @@ def arrange(folders: Sequence[Folder], cache: Cache) -> List[Arranged]:
     return list(found.values())
 
 
-def targets(task: Task, state_dir: str) -> Dict[str, str]:
-    """Where the mapped folders of a node will be, by their paths."""
-    return {one.folder.path: one.target for one in arrange(task.folders, cache_of(task, state_dir))}
-
-
 def links(arranged: Sequence[Arranged]) -> Dict[str, str]:
     """What is to be linked in the job's copy of its code."""
     return {one.folder.path: one.target for one in arranged if one.top}

@@ -59,7 +59,7 @@ class Belongings:
             self._make_site(devices)
 
     def _make_site(self, devices: Devices) -> None:
-        from petctl.agent.data.folders import targets
+        from petctl.agent.data import folders
         from petctl.agent.layouts import layout_module
 
         def tell(sentence: str) -> None:
@@ -67,8 +67,9 @@ class Belongings:
                 self._loop.call_soon_threadsafe(self._remark, sentence)
 
         environ = {**os.environ, **self.task.env}
-        where = (self._options.node, self._log_dir, targets(self.task, self._state), devices.count(environ))
-        self._site = site = layout_module(self.task.layout).Site(self.task, *where, environ, tell)
+        mounted = folders.links(folders.arrange(self.task.folders, folders.cache_of(self.task, self._state)))
+        about = (self._options.node, self._log_dir, mounted, devices.count(environ))
+        self._site = site = layout_module(self.task.layout).Site(self.task, *about, environ, tell)
         self.task, self.problem = site.task, site.problem
 
     def bring(self, arrived: Callable[[], None], doing: Callable[[str], None]) -> None:

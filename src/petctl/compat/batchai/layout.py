@@ -33,7 +33,7 @@ class BatchAIOptions(Options, frozen=True):
     files: str = ""  # how its files of output are named: "merged", "rank" or "role"
     backend: str = ""  # of PyTorch
 
-    def layout(self, job: Job, job_id: str) -> Layout:
+    def node_layout(self, job: Job, job_id: str) -> Layout:
         """Another one for each submission, which has a place of its own for what it writes."""
         try:
             return self._layout(job, job_id)

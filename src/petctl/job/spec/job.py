@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import field
@@ -169,6 +170,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             problems += _mpi_problems(self)
         if problems:
             raise FieldError(problems)
+
+
+class Prepared(NamedTuple):
+    """A job as it will be submitted, and what has to be kept for it first."""
+
+    job: Job
+    secrets: Mapping[str, str] = MappingProxyType({})  # name -> value: they are nowhere else
+    remarks: Sequence[str] = ()  # what was accepted and has no effect
 
 
 FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + COMMAND_FIELDS

@@ -22,10 +22,10 @@ from msgspec.structs import force_setattr
 from petctl.job.spec import values
 from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 from petctl.job.spec.shape import struct_from
-from petctl.job.task import Layout
 
 if TYPE_CHECKING:
     from petctl.job.spec.job import Job
+    from petctl.job.task import Layout
 
 GROUP = "petctl.options"
 SCHEMAS = {
@@ -62,9 +62,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True
         if problems:
             raise FieldError(problems)
 
-    def layout(self, job: Job, job_id: str) -> Layout:
+    def node_layout(self, job: Job, job_id: str) -> Layout | None:
         """What the job's nodes have beside the usual because of these options, whatever the cluster."""
-        return Layout()
+        return None
 
     def to_plain(self) -> dict[str, Any]:
         """The fields that are not at their default, as a job file has them."""
