@@ -20,3 +20,8 @@ def amount(size: float) -> str:
             return f"{size:.4g} {unit}"
         size /= 1024
     return f"{size:.4g} GiB"
+
+
+def program_of(line: str) -> str:
+    """Says the first program in a shell line: there may be a password in the rest of it."""
+    return next((word for word in line.split() if "=" not in word), "its command")

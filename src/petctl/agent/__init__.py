@@ -3,7 +3,8 @@
     node/        the node itself: guardian, agent, connection, rounds
     workers/     worker processes: started, watched, stopped
     warm/        restarts without imports: the zygote
-    launchers/   what differs by launcher: elastic, torchrun, plain tasks, MPI, Batch AI
+    launchers/   what differs by launcher: elastic, torchrun, plain tasks, MPI
+    layouts/     what a node has beside that for scripts of another system
     logs/        what workers print
     data/        code, mapped folders, results
     health/      progress, and why a worker failed

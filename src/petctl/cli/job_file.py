@@ -1,37 +1,20 @@
-"""Job files of any kind, by what is in them: petctl's own, or Batch AI's."""
+"""Job files of any kind, by what is in them: petctl's own, or another system's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from petctl.job.spec import Job
-
-
-BATCHAI = "petctl.compat.batchai.service.volumes"  # by its name: petctl's own parts import no front end
-
-
-class Prepared(NamedTuple):
-    """A job as it will be submitted, and what has to be kept for it first."""
-
-    job: Job
-    secrets: Mapping[str, str] = MappingProxyType({})  # name -> value
-    remarks: Sequence[str] = ()
+from petctl.job.spec.job import Prepared
 
 
 def read_any(path: str, sets: Mapping[str, str]) -> Prepared:
-    """The job in a file of either kind; `sets` fills ${NAME}, or a Batch AI file's <NAME>."""
-    from petctl.job.file.read import document_of, is_batchai, job_of
+    """The job in a file of any kind; `sets` fills ${NAME}, or what another system's file has in its place."""
+    from petctl.job.file.read import document_of, foreign_format, job_of
 
     document = document_of(path)
-    if not is_batchai(document.root):
-        return Prepared(job_of(document, sets))
-    reading = import_module(BATCHAI).read_job_file(document, sets)
-    return Prepared(reading.job, reading.secrets, reading.remarks)
+    foreign = foreign_format(document.root)
+    return foreign.read_job_file(document, sets) if foreign else Prepared(job_of(document, sets))
 
 
 @contextmanager

@@ -20,9 +20,9 @@ from petctl.cli.options import output_option
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from petctl.cli.job_file import Prepared
     from petctl.job.spec import Command, Job, JobFile
     from petctl.job.spec.folders import Folder
+    from petctl.job.spec.job import Prepared
     from petctl.job.spec.options import Options
     from petctl.job.spec.roles import Role
     from petctl.job.spec.volumes import Volume
@@ -174,11 +174,12 @@ def build_job(options: Mapping[str, Any]) -> Job:
 
 
 def prepare_job(options: Mapping[str, Any], reader: Callable[..., Prepared] | None = None) -> Prepared:
-    """The same, with the values of secrets that a Batch AI job file has in itself. `reader`: instead of `read_any`."""
+    """The same, with the values of secrets that a job file has in itself. `reader`: instead of `read_any`."""
     import msgspec
 
-    from petctl.cli.job_file import Prepared, read_any
+    from petctl.cli.job_file import read_any
     from petctl.job.spec import Job, JobFile
+    from petctl.job.spec.job import Prepared
 
     _refuse_bytes(options)
     place, words = split_place(options["words"]) if options["no_upload"] else ("", options["words"])

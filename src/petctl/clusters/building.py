@@ -26,7 +26,7 @@ from petctl.job.spec.problems import FieldError
 from petctl.job.spec.resources import Resources, shared_memory_problems
 from petctl.job.spec.shape import Shape, struct_from, take
 from petctl.job.spec.volumes import merged_volumes, volumes
-from petctl.job.task import Task
+from petctl.job.task import Mount, Task
 from petctl.rendezvous.core.config import Config
 from petctl.submission.folders import folder_names
 from petctl.submission.task import command_line, config_of
@@ -40,6 +40,8 @@ class RecordBuilder:
 
     uncoded = ""
     """How the note begins that says why no snapshot of the code is taken."""
+    here = False
+    """Are its nodes on this machine?"""
 
     def __init__(
         self,
@@ -104,6 +106,7 @@ class RecordBuilder:
     def build_record(self) -> JobRecord:
         """The whole record; UsageError says what the job lacks."""
         task = self.task()
+        self._check_mounts(task.layout.mounts)
         folders, task, grants = self._with_folders(task)
         grants.update(self._sent)
         task = self._with_stored_code(replace(task, results=self.routes), grants)
@@ -169,22 +172,31 @@ class RecordBuilder:
         return [str(place.relative_to(root)) for place in places if place != root and place.is_relative_to(root)]
 
     def _with_folders(self, task: Task) -> tuple[list[dict[str, Any]], Task, dict[str, dict[str, Any]]]:
-        """The mapped folders, and a Batch AI job's mounts that lie in object stores; what nodes may do with them."""
-        containers = []
-        if self.job.batchai:
-            from petctl.submission.batchai import pin_containers
-
-            containers = pin_containers(self.job.batchai, self.home)
-        if not self.shows and not containers:
+        """The mapped folders, and the layout's mounts that lie in object stores; what nodes may do with them."""
+        stored = [mount for mount in task.layout.mounts if mount.location]
+        if not self.shows and not stored:
             return [], task, {}
-        from petctl.submission.folder_mounts import cache_limit, folder_grants, node_folders, pin_folders
+        from petctl.submission.folder_mounts import cache_limit, folder_grants, node_folders, pin_folders, pin_mounts
 
         folders: list[dict[str, Any]] = []
         if self.shows:
             folders, self.notes = pin_folders(self.job, self.cluster, self.home, self.code, self.notes)
-        shown = node_folders([*folders, *containers])
+        pinned = [*folders, *pin_mounts(stored, self.home)]
+        shown = node_folders(pinned)
         task = replace(task, folders=shown, folder_cache=self.folder_cache, folder_limit=cache_limit())
-        return folders, task, folder_grants([*folders, *containers])
+        return folders, task, folder_grants(pinned)
+
+    def _check_mounts(self, mounts: Sequence[Mount]) -> None:
+        """Refuses directories of this machine that do not exist, or that nodes elsewhere do not have."""
+        for mount in mounts:
+            if self.here and mount.directory and not Path(mount.directory).is_dir():
+                raise UsageError(f"{mount.said} is {mount.directory}, which does not exist on this machine")
+            if mount.here and not self.here:
+                raise UsageError(
+                    f"{mount.said} is {mount.directory} on this machine, which the nodes of {self.cluster} do not "
+                    f"have; mount it there as a volume and set where in petctl.yaml: "
+                    f"mounts: {{{mount.said}: DIRECTORY}}"
+                )
 
     def _with_stored_code(self, task: Task, grants: dict[str, dict[str, Any]]) -> Task:
         """Nodes that have not got the code get it from the job's store, where there is one."""

@@ -14,6 +14,8 @@ from petctl.job.fields import decode, encode
 from petctl.job.task import Task, decode_task
 from petctl.rendezvous.core.config import Config
 
+OWN_SECRET = "job-file."  # how names of secrets begin whose values were in a job file: they go with the last such job
+
 
 @dataclass
 class ResultsRecord:

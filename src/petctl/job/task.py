@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping
 
 from petctl.errors import ProtocolError
+from petctl.job.fields import decode
 
 SCRIPT = "script"  # words: path of a Python file, then its arguments
 MODULE = "module"  # words: name of a Python module, then its arguments
@@ -63,6 +64,35 @@ class Folder:
 
 
 @dataclass(frozen=True)
+class Mount:
+    """A place that a node has below its mounts: a directory, a location in a store, or what a command mounts."""
+
+    path: str  # below the mounts
+    directory: str = ""  # a link leads there
+    here: bool = False  # it is a directory of the submitter's machine; else one that every node has
+    location: str = ""  # in an object store: brought to the node as a mapped folder is
+    command: str = ""  # gets the place as its last word, as a part of the preparation
+    said: str = ""  # as people know it
+
+    @property
+    def folder(self) -> str:
+        """The path of the mapped folder that brings it."""
+        return f".mounts/{self.path}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a node has beside the usual, for scripts that were written for another system."""
+
+    kind: str = ""  # which module of agent/layouts/ makes it; empty: none is wanted
+    mounts: List[Mount] = field(default_factory=list)
+    work: str = ""  # the workers' own directory, below the job's or the node's, with NODE for its name; empty: as usual
+    outputs: Dict[str, List[str]] = field(default_factory=dict)  # id -> what that module makes its directory from
+    places: List[str] = field(default_factory=list)  # further directories of the submitter's machine that workers use
+    said: Dict[str, Any] = field(default_factory=dict)  # what only that module understands
+
+
+@dataclass(frozen=True)
 class Role:
     """Tasks of one kind in a job whose tasks differ."""
 
@@ -85,7 +115,7 @@ class Task:
     processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
     mpi_options: List[str] = field(default_factory=list)  # more words for mpirun
     roles: List[Role] = field(default_factory=list)  # under plain: tasks that do different things; see roles.py
-    batchai: Dict[str, Any] = field(default_factory=dict)  # directories and variables of a Batch AI job; see batchai.py
+    layout: Layout = field(default_factory=Layout)
     python: str = ""  # interpreter for scripts and modules; empty: the node's python3
     cwd: str = ""  # empty: the agent's own, or with code the snapshot; else a directory of the cluster's machine
     code: Code = field(default_factory=Code)
@@ -150,12 +180,13 @@ def decode_task(data: object) -> Task:
         values["code"] = Code(**values.get("code", {}))
         values["folders"] = [Folder(**folder) for folder in values.get("folders", ())]
         values["roles"] = [Role(**role) for role in values.get("roles", ())]
+        values["layout"] = decode(Layout, values.get("layout", {}))
         task = Task(**values)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ProtocolError(f"the coordinator's task is invalid: {error}") from None
     if task.kind not in COMMAND_KINDS or not task.words or not all(isinstance(w, str) for w in task.words):
         raise ProtocolError("the coordinator's task has no command")
-    for name in (task.job, *task.outputs, *task.batchai.get("outputs", ())):
+    for name in (task.job, *task.outputs, *task.layout.outputs):
         if not is_file_name(name):
             raise ProtocolError(f"the coordinator's task has the name {str(name)[:80]!r}, which cannot be a directory")
     return task

@@ -208,10 +208,9 @@ def resubmit(reference: str, cluster: str | None = None, new_code: bool = False,
     there = Path(record.cwd)  # what its words are relative to, wherever they are said again
     if "://" not in job.code:
         named = job.code not in ("", IN_PLACE)
-        alone = job.batchai and not job.cwd and not named  # its workers have directories of their own
         new = new_code and job.code != IN_PLACE
         nowhere = not (job.cwd or new) and _in_its_images_directory(record)
-        cwd = "" if alone or nowhere else there / job.cwd
+        cwd = "" if record.task.layout.work or nowhere else there / job.cwd
         job = replace(job, cwd=cwd, code=there / job.code if named else IN_PLACE if nowhere else job.code)
     job = replace(job, folders=as_wish(record.folders))
     there_before = record.cluster if before.cluster == DEFAULT else before.cluster

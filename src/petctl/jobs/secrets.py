@@ -5,8 +5,7 @@ from __future__ import annotations
 from petctl.clusters.base import Cluster, find_cluster
 from petctl.errors import PetctlError, UsageError
 from petctl.home import petctl_home
-
-OWN = "batchai."  # how the names of secrets begin that were in a job file and are that job's alone
+from petctl.job.record import OWN_SECRET
 
 
 def set_secret(name: str, value: str, cluster: str = "") -> None:
@@ -28,7 +27,7 @@ def remove_secret(name: str, cluster: str = "") -> None:
 
 def own_secrets(cluster: Cluster, job_id: str) -> list[str]:
     """Secrets that were kept for this job, and that no other job of the cluster uses."""
-    found = [name for name in _named(cluster, job_id) if name.startswith(OWN)]
+    found = [name for name in _named(cluster, job_id) if name.startswith(OWN_SECRET)]
     others = [other for other in cluster.ids() if other != job_id] if found else []
     used = {name for other in others for name in _named(cluster, other)}
     return [name for name in found if name not in used]

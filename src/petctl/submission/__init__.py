@@ -5,6 +5,5 @@ code.py           the snapshot that it runs from; code_store.py: ... kept in the
 folders.py        mapped folders as the configuration names them; folder_mounts.py: ... as plain data in the record
 results.py        where a job's results go
 stores.py         the user's object stores, put together; store_grants.py: what nodes may do with them
-batchai.py        what a Batch AI job needs beside that
 render.py         what is made for a cluster, as text
 """

@@ -16,6 +16,7 @@ from petctl.errors import NoSuchPlace, UsageError
 from petctl.job.spec import Job, parse_bytes
 from petctl.job.spec.folders import ALL, Folder
 from petctl.job.task import Folder as NodeFolder
+from petctl.job.task import Mount
 from petctl.storage.core.grants import Grants
 from petctl.storage.stores.credentials import Surroundings
 from petctl.submission.code import place_in_code
@@ -87,6 +88,15 @@ def _pinned(folder: Mapped, code: Mapping[str, Any], known: Surroundings) -> dic
         )
     path = place_in_code(folder.name, code.get("project", ""), code["source"])
     return {"name": folder.name, "path": path, "mode": folder.mode, "directory": directory, **place}
+
+
+def pin_mounts(mounts: Sequence[Mount], home: Path) -> list[dict[str, Any]]:
+    """Mounts that lie in object stores, as folders of the nodes; they have no place in the code."""
+    usual = {"mode": "rw", "directory": ""}
+    return [
+        {"name": mount.folder, "path": mount.folder, **usual, **pin(mount.location, surroundings(home))}
+        for mount in mounts
+    ]
 
 
 def _in_place(folder: Mapped, project: Path, why: str) -> dict[str, Any]:

@@ -10,19 +10,19 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Mapping, Optional
 
 from petctl.errors import UsageError
 from petctl.job.spec import Job
 from petctl.job.spec.retries import retried_causes, retried_codes
-from petctl.job.task import CHECKPOINTS, MODULE, MPI, PLAIN, SCRIPT, Task, Timing
+from petctl.job.task import CHECKPOINTS, MODULE, MPI, PLAIN, SCRIPT, Layout, Task, Timing
 from petctl.job.task import Role as AgentRole
 from petctl.rendezvous.core.config import Config
 
 
 def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Path] = None) -> Task:
     """One node's share of a job, without the values of its secrets: those are added on the way to the agents."""
-    batchai = _batchai(job, job_id) if job.batchai else {}
+    layout = layout_of(job, job_id)
     return Task(
         job=job_id,
         kind=job.command.kind,
@@ -32,11 +32,11 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
         processes=job.processes,
         mpi_options=list(job.mpi_options),
         roles=[AgentRole(role.name, role.count, list(role.words), role.kind, role.serves) for role in job.roles],
-        batchai=batchai,
+        layout=layout,
         python=python,
         warm=job.warm,
         preload=list(job.preload),
-        cwd="" if batchai.get("work") else cwd,  # then each node makes one
+        cwd="" if layout.work else cwd,  # then each node makes one
         env=dict(job.env),
         prepare=job.prepare,
         requirements=job.requirements,
@@ -53,10 +53,10 @@ def task_of(job: Job, job_id: str, cwd: str, python: str, directory: Optional[Pa
     )
 
 
-def _batchai(job: Job, job_id: str) -> Dict[str, Any]:
-    from petctl.submission.batchai import node_part  # few jobs come from such a file
-
-    return node_part(job, job_id)
+def layout_of(job: Job, job_id: str) -> Layout:
+    """What its nodes have beside the usual: what the first of its options says that says anything of it."""
+    layouts = (options.node_layout(job, job_id) for options in job.options.values())
+    return next(filter(None, layouts), Layout())
 
 
 def config_of(job: Job) -> Config:

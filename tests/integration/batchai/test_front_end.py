@@ -102,12 +102,15 @@ def test_one_command_is_enough_and_results_are_near(lab: Shell) -> None:
 def test_a_dry_run_starts_nothing_and_a_job_can_be_had_again(lab: Shell) -> None:
     lab.write("job.json", job_file("echo once"))
     dry = lab.json("batchai job create -n mnist -f job.json --dry-run")
-    assert dry["petctl"]["job"]["batchai"]["properties"]["customToolkitSettings"]["commandLine"] == "echo once"
+    said = dry["petctl"]["job"]["options"]["batchai"]["properties"]
+    assert said["customToolkitSettings"]["commandLine"] == "echo once"
     assert petctl_jobs(lab) == []
     lab("batchai job show -n mnist", code=3)
     first = lab.json("batchai job create -n mnist -f job.json")
     lab("batchai job create -n mnist -f job.json", code=1)
     lab.write("job.json", job_file("echo changed"))
+    plan = lab.json("batchai job resubmit -n mnist --dry-run")["petctl"]
+    assert (plan["task"]["layout"]["work"], plan["task"]["cwd"]) == ("batchai/NODE/work", "")
     again = lab.json("batchai job resubmit -n mnist")
     assert again["name"] == "mnist-2"
     assert again["customToolkitSettings"] == first["customToolkitSettings"]
@@ -192,7 +195,7 @@ def test_secrets_rest_in_one_file_and_go_with_the_job(lab: Shell) -> None:
     lab("batchai job resubmit -n mnist --new-name again")
     assert lab("batchai job wait -n again").returncode == 0
     lab("batchai job delete -n mnist -y")
-    assert lab("petctl secret ls").stdout.count("batchai.") == 1  # the other job still names it
+    assert lab("petctl secret ls").stdout.count("job-file.") == 1  # the other job still names it
     lab("batchai job delete -n again -y")
     assert lab("petctl secret ls").stdout == ""
 

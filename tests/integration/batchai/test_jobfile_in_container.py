@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from petctl.compat.batchai.jobfile import Found, JobFile, read_mapping
+from petctl.compat.batchai.layout import directories
 from petctl.jobs import submit
-from petctl.submission.batchai import directories
 from tests.integration.containers.conftest import PYTHON, ContainerStage, docker_hub, image_files, podman, stage
 
 __all__ = ["docker_hub", "image_files", "podman", "stage"]

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from petctl.cli.job_file import kept_secrets, read_any
+from petctl.compat.batchai.layout import directories
 from petctl.errors import SpecError
 from petctl.jobs import JobHandle, list_jobs, resubmit, submit
 from petctl.jobs.secrets import list_secrets
-from petctl.submission.batchai import directories
 from tests.integration.local.conftest import Stage, children, job_path, stage
 from tests.integration.storage.servers import ACCOUNT, ACCOUNT_KEY, Azurite
 from tests.integration.waiting import until
@@ -130,7 +130,7 @@ def test_one_task_on_each_node(site: Site) -> None:
         assert Path(env["AZ_BATCHAI_INPUT_DATA"]).resolve() == site.path / "scripts"
         assert told["cwd"] == env["AZ_BATCHAI_JOB_WORK_DIR"]
         assert f"prepared on {rank} for {env['AZ_BATCHAI_OUTPUT_MODEL']}\n" == found[f"stdout-job_prep-{rank}.txt"]
-    segment = handle.record().task.batchai["segment"]
+    segment = handle.record().task.layout.said["segment"]
     assert Path(directories(handle.record())["MODEL"]) == site.path / "logs" / segment / "outputs" / "best"
     assert (site.path / "logs" / segment / "outputs" / "best").is_dir()
     assert {line.rank for line in handle.logs()} == {0, 1}
@@ -370,7 +370,7 @@ def test_a_container_of_a_real_account(site: Site, azurite: Azurite) -> None:
     )
     ended(handle)
     assert texts(handle)["stdout.txt"] == "content\n"
-    segment = handle.record().task.batchai["segment"]
+    segment = handle.record().task.layout.said["segment"]
     assert blobs.download_blob(f"{segment}/outputs/made.txt").readall() == b"made\n"
     assert ACCOUNT_KEY not in (job_path(handle) / "job.json").read_text()
 

@@ -5,33 +5,39 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from petctl.agent.launchers.batchai import Site, directories, expand, variables
+from petctl.agent.layouts.batchai import Site, directories, expand, variables
 from petctl.agent.workers.spawn import Launch
 from petctl.errors import PetctlError
-from petctl.job.task import Task
+from petctl.job.task import Layout, Mount, Task
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 
 
-def said(shares: Path, **more: Any) -> dict[str, Any]:
+def layout(shares: Path, **more: Any) -> Layout:
+    """One with a mount; `more`: other values of its fields, or of what only Batch AI's module understands."""
     (shares / "logs").mkdir(exist_ok=True)
-    return {
+    said = {
         "segment": "sub/g/jobs/j/uuid",
         "cluster": "nc6",
-        "mounts": [{"path": "in/logs", "directory": str(shares / "logs"), "said": "https://acc/logs"}],
         "stdouterr": f"{ROOT}/in/logs",
         "inputs": {"DATA": f"{ROOT}/in/logs/data"},
-        "outputs": {"MODEL": [f"{ROOT}/in/logs", "best"]},
         "files": "merged",
         "backend": "",
-        "work": True,
-        **more,
     }
+    usual = Layout(
+        kind="batchai",
+        mounts=[Mount("in/logs", str(shares / "logs"), said="https://acc/logs")],
+        work="batchai/NODE/work",
+        outputs={"MODEL": [f"{ROOT}/in/logs", "best"]},
+        said={name: more.pop(name, value) for name, value in said.items()},
+    )
+    return replace(usual, **more)
 
 
 def site(tmp_path: Path, told: list[str] | None = None, env: dict[str, str] | None = None, **more: Any) -> Site:
@@ -46,7 +52,7 @@ def site(tmp_path: Path, told: list[str] | None = None, env: dict[str, str] | No
         env=env or {},
         prepare=more.pop("prepare", ""),
         output_dir=str(base / "outputs"),
-        batchai=said(tmp_path, **more),
+        layout=layout(tmp_path, **more),
     )
     tell = (told if told is not None else []).append
     return Site(task, "0", str(base / "logs"), {}, 2, {"PATH": os.environ["PATH"], **task.env}, tell)
@@ -79,7 +85,7 @@ def test_mounts_of_the_cluster_are_where_it_says(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_the_node_does_not_have_is_named(tmp_path: Path) -> None:
-    mount = {"path": "logs", "directory": str(tmp_path / "nowhere"), "said": "https://acc/logs"}
+    mount = Mount("logs", str(tmp_path / "nowhere"), said="https://acc/logs")
     made = site(tmp_path, mounts=[mount])
     assert made.problem == f"https://acc/logs is {tmp_path / 'nowhere'}, which does not exist on this node"
     assert "no variable NOWHERE" in site(tmp_path, stdouterr="$NOWHERE/x").problem
@@ -91,7 +97,7 @@ def test_a_place_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_the_job_may_have_a_directory_of_its_own(tmp_path: Path) -> None:
-    assert site(tmp_path, work=False).task.cwd == ""
+    assert site(tmp_path, work="").task.cwd == ""
 
 
 def test_what_the_preparation_prints_is_in_its_place(tmp_path: Path) -> None:
@@ -110,7 +116,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_mount_command_runs_before_the_users_line_and_gets_its_place(tmp_path: Path, temporary: Path) -> None:
-    mounts = [{"path": "own", "command": "echo mounting"}]
+    mounts = [Mount("own", command="echo mounting")]
     made = site(tmp_path, mounts=mounts, stdouterr=f"{ROOT}/own", inputs={}, outputs={}, prepare="echo the line")
     point = temporary / f"petctl-mounts-{os.getuid()}" / "j-1" / "0" / "0"
     assert point.is_dir()
@@ -122,7 +128,7 @@ def test_a_mount_command_runs_before_the_users_line_and_gets_its_place(tmp_path:
 
 
 def test_a_mount_command_that_fails_says_so_in_its_own_words(tmp_path: Path, temporary: Path) -> None:
-    mounts = [{"path": "own", "command": "PASSWD=hush echo 'no route' >&2; sh -c 'exit 32' --password=hush"}]
+    mounts = [Mount("own", command="PASSWD=hush echo 'no route' >&2; sh -c 'exit 32' --password=hush")]
     made = site(tmp_path, mounts=mounts, stdouterr="/tmp", inputs={}, outputs={}, prepare="echo the line")
     ran = subprocess.run(["/bin/sh", "-c", made.task.prepare], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (32, "")
@@ -136,7 +142,7 @@ def test_a_mount_command_that_fails_says_so_in_its_own_words(tmp_path: Path, tem
 
 def test_a_place_for_mounts_that_is_another_users_is_refused(tmp_path: Path, temporary: Path) -> None:
     (temporary / f"petctl-mounts-{os.getuid()}").symlink_to(tmp_path)
-    made = site(tmp_path, mounts=[{"path": "own", "command": "true"}], stdouterr="/tmp", inputs={}, outputs={})
+    made = site(tmp_path, mounts=[Mount("own", command="true")], stdouterr="/tmp", inputs={}, outputs={})
     assert "belongs to another user" in made.problem
 
 
@@ -172,7 +178,7 @@ def test_plain_jobs_get_a_host_file_too(tmp_path: Path) -> None:
 
 
 def test_variables_touch_nothing(tmp_path: Path) -> None:
-    found = variables(said(tmp_path), directories("/base", "3"), {"HOME": "/home/me"})
+    found = variables(layout(tmp_path), directories("/base", "3"), {"HOME": "/home/me"})
     assert found["AZ_BATCHAI_JOB_MOUNT_ROOT"] == "/base/batchai/3/mounts"
     assert found["AZ_BATCHAI_SHARED_JOB_TEMP"] == "/base/batchai/shared"
     assert expand("${HOME}/$A/x$", {"HOME": "/h", "A": "b"}) == "/h/b/x$"

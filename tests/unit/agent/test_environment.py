@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from petctl.agent.workers.environment import RoundContext, node_environment, worker_environment
-from petctl.job.task import Task
+from petctl.job.task import Layout, Task
 from petctl.rendezvous.core.messages import Place
 
 PLACE = Place(rank=1, nodes=3, first_rank=2, world_size=6, master_addr="10.0.0.1", master_port=4711)
@@ -101,14 +101,16 @@ def test_a_worker_finds_its_agent_and_petctl_after_what_the_user_put_on_the_path
 
 
 def test_a_batch_ai_job_has_its_own_names_for_its_round() -> None:
-    said = {"backend": "gloo"}
-    env = worker_environment({}, task(batchai=said), context(), 1, "/logs/e.json")
+    layout = Layout("batchai", said={"backend": "gloo"})
+    env = worker_environment({}, task(layout=layout), context(), 1, "/logs/e.json")
     assert (env["AZ_BATCHAI_TASK_INDEX"], env["AZ_BATCHAI_JOB_MASTER_NODE_IP"]) == ("3", "10.0.0.1")
     assert env["MASTER_IP"] == "10.0.0.1"
     assert env["AZ_BATCHAI_PYTORCH_INIT_METHOD"] == "tcp://10.0.0.1:4711"
     assert env["AZ_BATCHAI_PYTORCH_BACKEND"] == "gloo"
     assert env["PETCTL_PYTHON"] == "python3"
-    mpi = worker_environment({}, task(batchai={"backend": ""}, launcher="mpi", python="/p"), context(), 0, "")
+    mpi = worker_environment(
+        {}, task(layout=Layout("batchai", said={"backend": ""}), launcher="mpi", python="/p"), context(), 0, ""
+    )
     assert "AZ_BATCHAI_TASK_INDEX" not in mpi, "mpirun numbers its ranks itself"
     assert "AZ_BATCHAI_PYTORCH_BACKEND" not in mpi
     assert mpi["PETCTL_PYTHON"] == "/p"

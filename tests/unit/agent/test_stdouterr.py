@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from petctl.agent.logs import batchai_output
-from petctl.agent.logs.batchai_output import Ledger, StdOutErr
+from petctl.agent.layouts import batchai_output
+from petctl.agent.layouts.batchai_output import Ledger, StdOutErr
 from petctl.agent.logs.log_files import log_file
 from tests.integration.waiting import until
 

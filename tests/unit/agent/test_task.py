@@ -18,7 +18,7 @@ def task(**fields: Any) -> dict[str, Any]:
 
 
 def test_usual_names_are_taken() -> None:
-    found = decode_task(task(outputs=["model", "logs.d", "..a"], batchai={"outputs": {"MODEL": ["p", "s"]}}))
+    found = decode_task(task(outputs=["model", "logs.d", "..a"], layout={"outputs": {"MODEL": ["p", "s"]}}))
     assert found.outputs == ["model", "logs.d", "..a"]
 
 
@@ -26,7 +26,7 @@ def test_usual_names_are_taken() -> None:
 def test_a_name_that_leads_elsewhere_is_refused(name: Any) -> None:
     wrong = [{"outputs": ["model", name]}, {"job": name}]
     if isinstance(name, str):
-        wrong.append({"batchai": {"outputs": {name: ["p", "s"]}}})
+        wrong.append({"layout": {"outputs": {name: ["p", "s"]}}})
     for fields in wrong:
         with pytest.raises(ProtocolError, match="cannot be a directory"):
             decode_task(task(**fields))

@@ -378,7 +378,7 @@ def test_a_job_may_be_named_as_batch_ai_allows(batchai: FrontEnd, tmp_path: Path
     for name, own in (("_x", "x"), ("-x-", "x-"), ("---", "job")):
         plan = batchai.json(f"job create -n {name} -f job.json --dry-run")["petctl"]
         assert plan["name"] == own
-        assert f"/jobs/{name}/" in plan["task"]["batchai"]["segment"]
+        assert f"/jobs/{name}/" in plan["task"]["layout"]["said"]["segment"]
 
 
 def test_defaults_come_from_the_environment(batchai: FrontEnd, monkeypatch: pytest.MonkeyPatch) -> None:

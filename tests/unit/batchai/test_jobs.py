@@ -83,20 +83,20 @@ def test_a_submission_that_fails_takes_its_own_secrets_along_and_no_others(home:
     create_group(home, "g", "", {})
     create_workspace(home, JOB, "")
     create_experiment(home, JOB)
-    set_secret(home, "batchai.T.1", "of the job that is submitted again")
+    set_secret(home, "job-file.T.1", "of the job that is submitted again")
     target = find_target(home, "local", JOB)
-    job = Job(shell="true", nodes=90_000, code="none", secrets={"T": "batchai.T.1", "U": "batchai.U.2"})
+    job = Job(shell="true", nodes=90_000, code="none", secrets={"T": "job-file.T.1", "U": "job-file.U.2"})
     with pytest.raises(UsageError, match="90000 nodes"):
-        create_job(home, JOB, JOB, target, job, {}, {"batchai.U.2": "new", "azure-real-key": "new"})
-    assert list_secrets(home) == ["batchai.T.1"]
+        create_job(home, JOB, JOB, target, job, {}, {"job-file.U.2": "new", "azure-real-key": "new"})
+    assert list_secrets(home) == ["job-file.T.1"]
     with pytest.raises(Missing):
         look(home, JOB)
 
 
 def test_the_secrets_of_a_job_are_all_that_it_names() -> None:
-    named = {"T": "batchai.T.1", "V": "wandb"}
-    job = Job(shell="true", code="none", image="x:1", image_credentials="batchai.registry.2", secrets=named)
-    assert _own_secrets(job) == ["batchai.T.1", "batchai.registry.2"]
+    named = {"T": "job-file.T.1", "V": "wandb"}
+    job = Job(shell="true", code="none", image="x:1", image_credentials="job-file.registry.2", secrets=named)
+    assert _own_secrets(job) == ["job-file.T.1", "job-file.registry.2"]
 
 
 def test_one_that_is_under_way_is_queued_and_is_let_finish(home: Path) -> None:

@@ -85,9 +85,9 @@ def test_secrets_of_key_vaults(home: Path) -> None:
 
 def test_secrets_are_forgotten_when_the_job_is_not_submitted() -> None:
     set_secret("azure-acc-key", "the user's")
-    values = {"batchai.A.1": "x", "azure-acc-key": "of the file"}
+    values = {"job-file.A.1": "x", "azure-acc-key": "of the file"}
     with kept_secrets(values, ""):
-        assert list_secrets() == ["azure-acc-key", "batchai.A.1"]
-    with pytest.raises(UsageError), kept_secrets({"batchai.B.2": "y", **values}, ""):
+        assert list_secrets() == ["azure-acc-key", "job-file.A.1"]
+    with pytest.raises(UsageError), kept_secrets({"job-file.B.2": "y", **values}, ""):
         raise UsageError("no")
-    assert list_secrets() == ["azure-acc-key", "batchai.A.1"]
+    assert list_secrets() == ["azure-acc-key", "job-file.A.1"]

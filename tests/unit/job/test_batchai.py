@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from petctl.compat.batchai.jobfile import Found, JobFile, Names, Volume, as_reported, read_file, read_mapping
 from petctl.compat.batchai.jobfile.fields import PROPERTIES, TOOLS
+from petctl.compat.batchai.layout import said_by
 from petctl.errors import SpecError
 from petctl.job.file.read import job_from_dict, read_job
 from petctl.job.file.write import job_to_dict
 from petctl.job.spec.shape import Need, Shape
-from petctl.submission.batchai import node_part
+from petctl.submission.task import layout_of
 
 ROOT = "$AZ_BATCHAI_JOB_MOUNT_ROOT"
 MINIMAL: dict[str, Any] = {
@@ -96,7 +97,7 @@ def test_mpi_tools(tool: str) -> None:
     job = read(with_tool(tool, SCRIPT)).job
     assert (job.launcher, job.processes, job.procs) == ("mpi", 0, "1")
     assert job.command.words == [f"{PYTHON} -g --lr '0.1'"]
-    assert job.batchai["files"] == "merged"
+    assert said_by(job).files == "merged"
     assert read(with_tool(tool, {**SCRIPT, "processCount": 3})).job.processes == 3
     own = read(with_tool(tool, {**SCRIPT, "pythonInterpreterPath": "/opt/my env/bin/python"})).job
     assert own.command.words[0].startswith('exec "/opt/my env/bin/python" -u ')
@@ -129,9 +130,9 @@ def test_a_tool_whose_fields_do_not_fit(tool: str, settings: dict[str, Any], pro
 
 def test_pytorch() -> None:
     job = read(with_tool("pyTorchSettings", {**SCRIPT, "processCount": 4, "communicationBackend": "gloo"})).job
-    assert (job.launcher, job.procs, job.batchai["backend"], job.batchai["files"]) == ("elastic", "2", "gloo", "rank")
+    assert (job.launcher, job.procs, said_by(job).backend, said_by(job).files) == ("elastic", "2", "gloo", "rank")
     mpi = read(with_tool("pyTorchSettings", {**SCRIPT, "communicationBackend": "MPI"})).job
-    assert (mpi.launcher, mpi.batchai["backend"]) == ("mpi", "mpi")
+    assert (mpi.launcher, said_by(mpi).backend) == ("mpi", "mpi")
     assert mpi.command.words[0].startswith('export AZ_BATCHAI_TASK_INDEX="$RANK"; exec ')
     old = read(with_tool("pyTorchSettings", {**SCRIPT, "communicationBackend": "TCP"}))
     assert "Gloo" in old.remarks[0]
@@ -163,7 +164,7 @@ def test_a_custom_toolkit_runs_on_the_first_node_only() -> None:
     job = read(with_tool("customToolkitSettings", {"commandLine": "a && b"})).job
     assert (job.launcher, job.command.words) == ("plain", ['[ "$GROUP_RANK" = 0 ] || exit 0; a && b'])
     caffe2 = read(with_tool("caffe2Settings", {"pythonScriptFilePath": "t.py"})).job
-    assert (caffe2.launcher, caffe2.batchai["files"]) == ("plain", "rank")
+    assert (caffe2.launcher, said_by(caffe2).files) == ("plain", "rank")
 
 
 def test_every_problem_is_told_at_its_place(tmp_path: Path) -> None:
@@ -221,7 +222,7 @@ def test_placeholders_are_filled_everywhere() -> None:
     key = {"accountKey": "<AZURE_BATCHAI_STORAGE_KEY>"}
     volumes = {"azureFileShares": [{**shared, "credentials": key, "relativeMountPath": "logs"}]}
     job = read({**MINIMAL, "mountVolumes": volumes}, account="other", key="k3y").job
-    assert job.batchai["mounts"] == [
+    assert said_by(job).mounts == [
         {
             "path": "logs",
             "directory": "/shares/file/other/logs",
@@ -240,7 +241,7 @@ def test_all_kinds_of_mounts() -> None:
         "fileServers": [{"fileServer": {"id": server}, "sourceDirectory": "/a/b", "relativeMountPath": "nfs"}],
         "unmanagedFileSystems": [{"mountCommand": "mount -t nfs host:/x", "relativeMountPath": "own"}],
     }
-    mounts = read({**MINIMAL, "mountVolumes": volumes}).job.batchai["mounts"]
+    mounts = said_by(read({**MINIMAL, "mountVolumes": volumes}).job).mounts
     assert [(mount["path"], mount.get("directory") or mount["command"]) for mount in mounts] == [
         ("logs", "/shares/file/acc/logs"),
         ("in/data", "/shares/blob/acc/data"),
@@ -283,8 +284,8 @@ def test_a_path_where_nothing_is_mounted() -> None:
 def test_mounts_of_the_command_line_come_behind_the_files_own() -> None:
     more = {"azureFileShares": [{"azureFileUrl": "https://acc.file.core.windows.net/b", "relativeMountPath": "afs"}]}
     job = read({**MINIMAL, "stdOutErrPathPrefix": f"{ROOT}/afs"}, mounts=more).job
-    assert [mount["path"] for mount in job.batchai["mounts"]] == ["logs", "afs"]
-    assert len(job.batchai["properties"]["mountVolumes"]["azureFileShares"]) == 2
+    assert [mount["path"] for mount in said_by(job).mounts] == ["logs", "afs"]
+    assert len(said_by(job).properties["mountVolumes"]["azureFileShares"]) == 2
 
 
 def test_secrets_rest_nowhere() -> None:
@@ -298,7 +299,7 @@ def test_secrets_rest_nowhere() -> None:
     opens = reading.job.image_credentials
     assert reading.secrets == {reading.job.secrets["A"]: "s3cr3t", opens: "u:passw0rd"}
     assert read(properties, secret_of={"https://v/b": "kept"}.get).secrets != reading.secrets, "one for each submission"
-    for text in (json.dumps(job_to_dict(reading.job)), json.dumps(as_reported(reading.job.batchai))):
+    for text in (json.dumps(job_to_dict(reading.job)), json.dumps(as_reported(reading.job))):
         assert "s3cr3t" not in text
         assert "passw0rd" not in text
     found = problems(properties)
@@ -378,7 +379,7 @@ def test_names_that_are_there_twice() -> None:
 def test_a_report_has_every_key_and_can_be_submitted_again() -> None:
     outputs = [{"id": "MODEL", "pathPrefix": f"{ROOT}/logs"}]
     job = read({**MINIMAL, "outputDirectories": outputs}).job
-    report = as_reported(job.batchai)
+    report = as_reported(job)
     assert sorted(report) == sorted(KEYS)
     assert (report["toolType"], report["schedulingPriority"], report["constraints"]) == (
         "custommpi",
@@ -400,7 +401,7 @@ def test_a_report_has_every_key_and_can_be_submitted_again() -> None:
     shown = {**report, "id": "/subscriptions/0", "name": "j", "executionState": "running", "executionInfo": {}}
     shown["petctl"] = {"job": "j-2345"}  # which `batchai job show` adds
     again = read_mapping(json.loads(json.dumps(shown)), JobFile(shares)).job
-    assert as_reported(again.batchai) == report
+    assert as_reported(again) == report
 
 
 def inner_shape(key: Any) -> Any:
@@ -465,7 +466,7 @@ def test_any_content_is_a_job_or_told_in_words(properties: dict[str, Any], compl
     except SpecError as error:
         assert str(error)
     else:
-        assert as_reported(reading.job.batchai)["nodeCount"] == reading.job.nodes.max
+        assert as_reported(reading.job)["nodeCount"] == reading.job.nodes.max
 
 
 def test_what_travels_to_the_nodes() -> None:
@@ -473,16 +474,16 @@ def test_what_travels_to_the_nodes() -> None:
     inputs = [{"id": "DATA", "path": f"{ROOT}/logs/data"}]
     properties = {**MINIMAL, "outputDirectories": outputs, "inputDirectories": inputs}
     job = read(properties, names=Names(group="g.r", workspace="w/../x", experiment="..", job="j")).job
-    part = node_part(job, "j-3f9k")
-    *path, number = part["segment"].split("/")
+    layout = layout_of(job, "j-3f9k")
+    *path, number = layout.said["segment"].split("/")
     assert path == [
         *("00000000-0000-0000-0000-000000000000", "g.r"),
         *("workspaces", "w_.._x", "experiments", "_", "jobs", "j"),
     ]
     assert len(number) == 36
-    assert node_part(job, "j-3f9k")["segment"] != part["segment"]
-    assert part["outputs"] == {"MODEL": [f"{ROOT}/logs", "best"]}
-    assert part["inputs"] == {"DATA": f"{ROOT}/logs/data"}
-    assert part["work"] is True
-    plain = node_part(read(MINIMAL).job, "custommpi-abcd")
-    assert "/local/workspaces/default/experiments/default/jobs/custommpi-abcd/" in plain["segment"]
+    assert layout_of(job, "j-3f9k").said["segment"] != layout.said["segment"]
+    assert layout.outputs == {"MODEL": [f"{ROOT}/logs", "best"]}
+    assert layout.said["inputs"] == {"DATA": f"{ROOT}/logs/data"}
+    assert layout.work == "batchai/NODE/work"
+    plain = layout_of(read(MINIMAL).job, "custommpi-abcd")
+    assert "/local/workspaces/default/experiments/default/jobs/custommpi-abcd/" in plain.said["segment"]

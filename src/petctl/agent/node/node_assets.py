@@ -5,7 +5,7 @@
     send_the_rest    when the workers have ended
 
 Each of the three has a thread and a connection of its own; here is only who waits for whom. Most jobs have code only,
-so the others are imported when they are wanted. What a Batch AI job has on this node (`Site`) is arranged first.
+so the others are imported when they are wanted. What the job's layout wants on this node (`Site`) is made first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from petctl.rendezvous.net.join_file import JoinFile
 if TYPE_CHECKING:
     from petctl.agent.data.folders import Folders
     from petctl.agent.data.results import Results
-    from petctl.agent.launchers.batchai import Site
+    from petctl.agent.layouts.batchai import Site
 
 
 class Belongings:
@@ -55,21 +55,22 @@ class Belongings:
         self._fetching = ""
         self._elsewhere = False  # is the copy of the code this node's own? Else the cluster's machine sees to it
         make_checkpoints(task)
-        if task.batchai:
-            self._arrange_site(devices)
+        if task.layout.kind:
+            self._make_site(devices)
 
-    def _arrange_site(self, devices: Devices) -> None:
-        from petctl.agent.launchers.batchai import Site, folder_targets
+    def _make_site(self, devices: Devices) -> None:
+        from petctl.agent.data import folders
+        from petctl.agent.layouts import layout_module
 
         def tell(sentence: str) -> None:
             with contextlib.suppress(RuntimeError):  # the node has ended meanwhile
                 self._loop.call_soon_threadsafe(self._remark, sentence)
 
         environ = {**os.environ, **self.task.env}
-        folders = folder_targets(self.task, self._state) if self.task.folders else {}
-        gpus = devices.count(environ)
-        self._site = Site(self.task, self._options.node, self._log_dir, folders, gpus, environ, tell)
-        self.task, self.problem = self._site.task, self._site.problem
+        mounted = folders.links(folders.arrange(self.task.folders, folders.cache_of(self.task, self._state)))
+        about = (self._options.node, self._log_dir, mounted, devices.count(environ))
+        self._site = site = layout_module(self.task.layout).Site(self.task, *about, environ, tell)
+        self.task, self.problem = site.task, site.problem
 
     def bring(self, arrived: Callable[[], None], doing: Callable[[str], None]) -> None:
         """Begins to. `arrived`: all is there, or cannot be; only if something has to come. `doing`: how far it is."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Dict, Mapping, Optional
 
 from petctl.agent.workers.processes import NODE_KEY
-from petctl.job.task import CHECKPOINTS, MPI, Task
+from petctl.job.task import CHECKPOINTS, Task
 from petctl.rendezvous.core.heartbeat import lost_after
 from petctl.rendezvous.core.messages import Place
 
@@ -58,7 +58,7 @@ def node_environment(
     env.update(task.env)
     env.update(task.secrets)
     env.update({NODE_KEY: node_key, "PETCTL_JOB_ID": task.job, "PETCTL_NODE": node, "JOB_ID": task.job})
-    if task.batchai:
+    if task.layout.kind:
         env["PETCTL_PYTHON"] = task.python or "python3"  # what runs its scripts, in lines for a shell
     if task.output_dir:
         env["PETCTL_OUTPUT_DIR"] = task.output_dir
@@ -118,11 +118,8 @@ def worker_environment(
             "PETCTL_WORKER_KEY": f"{context.node_key}/{context.round}/{rank}",
         }
     )
-    if task.batchai:
-        env["AZ_BATCHAI_JOB_MASTER_NODE_IP"] = env["MASTER_IP"] = place.master_addr
-        if task.launcher != MPI:  # which numbers its ranks itself
-            env["AZ_BATCHAI_TASK_INDEX"] = str(rank)
-        if task.batchai.get("backend"):
-            env["AZ_BATCHAI_PYTORCH_BACKEND"] = task.batchai["backend"]
-            env["AZ_BATCHAI_PYTORCH_INIT_METHOD"] = f"tcp://{env['RDZV_ENDPOINT']}"
+    if task.layout.kind:
+        from petctl.agent.layouts import layout_module
+
+        env.update(layout_module(task.layout).round_variables(task, rank, env))
     return env

@@ -84,6 +84,8 @@ def _absolute(path: str) -> str:
 def _read_file(path: Path) -> dict[str, Any]:
     import yaml
 
+    from petctl.job.file.read import foreign_format
+
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -92,8 +94,10 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise UsageError(f"the cluster file {path} is neither YAML nor JSON: {error}") from None
     if not isinstance(document, dict):
         raise UsageError(f"the cluster file {path} must be a mapping, not {type(document).__name__}")
-    if "properties" in document or "scaleSettings" in document:
-        raise UsageError(f"{path} is a file of Batch AI; make its cluster with: batchai cluster create -f {path} ...")
+    if foreign := foreign_format(document):
+        raise UsageError(
+            f"{path} is a file of {foreign.NAME}; make its cluster with: {foreign.CREATE_CLUSTER} -f {path} ..."
+        )
     if isinstance(document.get("idle_time"), str):
         document["idle_time"] = seconds(document["idle_time"])
     return document

@@ -11,7 +11,7 @@ from petctl.cli.job_options import CONTEXT, JobCommand, job_options, prepare_job
 from petctl.cli.options import examples, print_json
 
 if TYPE_CHECKING:
-    from petctl.cli.job_file import Prepared
+    from petctl.job.spec.job import Prepared
     from petctl.jobs import JobHandle
 
 

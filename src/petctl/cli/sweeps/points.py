@@ -15,9 +15,9 @@ import click
 from petctl.errors import SpecError, UsageError
 
 if TYPE_CHECKING:
-    from petctl.cli.job_file import Prepared
     from petctl.job.spec import Job
     from petctl.job.spec.document import Document
+    from petctl.job.spec.job import Prepared
     from petctl.sweeps.space import Point
 
 _SHELL = ("shell", "prepare")  # there, ${OTHER} is the shell's own
@@ -126,9 +126,9 @@ class _Files:
 
     def read(self, point: Point, path: str, sets: Mapping[str, str]) -> Prepared:
         """The job in a file; parameters that it does not name are fine."""
-        from petctl.cli.job_file import Prepared
         from petctl.job.file.fill import names_in
-        from petctl.job.file.read import document_of, is_batchai, job_of
+        from petctl.job.file.read import document_of, foreign_format, job_of
+        from petctl.job.spec.job import Prepared
 
         both = sorted(self._parameters & set(sets))
         if both:
@@ -137,19 +137,19 @@ class _Files:
             document = document_of(path)
             self._parsed[path] = document, names_in(document.root)
         document, names = self._parsed[path]
-        if is_batchai(document.root):
-            return self._read_batchai(path, names, sets)
+        if foreign := foreign_format(document.root):
+            return self._read_foreign(foreign, document, names, sets)
         own = {name: value for name, value in point.items() if name in names}
         return Prepared(job_of(document, {**sets, **own}))
 
-    def _read_batchai(self, path: str, names: set[str], sets: Mapping[str, str]) -> Prepared:
-        from petctl.cli.job_file import read_any
+    def _read_foreign(self, system: Any, document: Document, names: set[str], sets: Mapping[str, str]) -> Prepared:
         from petctl.sweeps.space import variable
 
+        path = document.name
         if said := sorted(names & self._parameters):
             name = said[0]
-            raise UsageError(f"{path}: in a Batch AI job file ${{{name}}} is not filled; write ${variable(name)}")
-        read = read_any(path, sets)
+            raise UsageError(f"{path}: in a {system.NAME} job file ${{{name}}} is not filled; write ${variable(name)}")
+        read: Prepared = system.read_job_file(document, sets)
         if read.secrets:
             raise UsageError(
                 f"{path}: contains secrets, which a sweep cannot keep; store them first: petctl secret set NAME"

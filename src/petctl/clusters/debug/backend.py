@@ -29,9 +29,9 @@ from petctl.job.spec import IN_PLACE, Job
 from petctl.job.spec.options import options_for
 from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Outcome
-from petctl.submission.task import check_command, interpreter, task_of, working_directory
+from petctl.submission.task import check_command, interpreter, layout_of, task_of, working_directory
 
-REFUSED = ("batchai", "image", "launcher", "outputs", "prepare", "requirements", "retry_on", "roles")
+REFUSED = ("image", "launcher", "outputs", "prepare", "requirements", "retry_on", "roles")
 
 _gangs: defaultdict[tuple[Path, str], dict[str, Gang]] = defaultdict(dict)
 _secrets: defaultdict[tuple[Path, str], Secrets] = defaultdict(lambda: Secrets())
@@ -74,6 +74,7 @@ class DebugBackend(Backend[Gang]):
     def request(self, job: Job, job_id: str, code: Mapping[str, Any] | None) -> JobRecord:
         usual = Job(program=["true"])
         unusual = [name for name in REFUSED if getattr(job, name) != getattr(usual, name)]
+        unusual += ["layout"] * bool(layout_of(job, job_id).kind)
         unusual += ["procs"] * (not job.procs.isdigit()) + ["code"] * (job.code not in ("", IN_PLACE))
         if unusual:
             raise UsageError(f"{self.name} is a debug cluster and cannot do this: {', '.join(unusual)}")

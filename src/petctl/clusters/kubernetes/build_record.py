@@ -37,7 +37,6 @@ from petctl.job.spec import IN_PLACE, Job, Rendezvous
 from petctl.job.spec.options import options_for
 from petctl.job.task import CHECKPOINTS, Code, Task
 from petctl.rendezvous.core.config import Config
-from petctl.submission.batchai import refuse_mounts_of_this_machine
 from petctl.submission.task import check_command, task_of
 
 SAID = "options.kubernetes"  # where a job says what only this kind understands
@@ -56,7 +55,6 @@ def build_record(
     """The record of a job that is about to be submitted; `pinned`: the code of an earlier record; `piece`: how much of
     the code goes into one object; `shares_agent`: whether jobs may, which somebody must add as owners of it."""
     _check(settings)
-    refuse_mounts_of_this_machine(job.batchai, str(settings["name"]))
     return KubernetesBuilder(job, job_id, home, namespace, settings, pinned, piece, shares_agent).build_record()
 
 

@@ -277,10 +277,10 @@ class LocalBackend(Backend[LocalJob]):
             **{output_variable(output): f"{task.output_dir}/{output}" for output in task.outputs},
         }
         cwd = task.cwd or str(directory.unpacked / task.code.inside)
-        if task.batchai:
-            from petctl.submission import batchai
+        if task.layout.kind:
+            from petctl.agent.layouts import layout_module
 
-            more, work = batchai.environment(record, name)
+            more, work = layout_module(task.layout).command_environment(task, record.directory, name)
             environment, cwd = {**environment, **more}, work or cwd
         container = LocalRequest.of(record).container
         if container:

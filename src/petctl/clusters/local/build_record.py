@@ -51,6 +51,7 @@ class LocalBuilder(RecordBuilder):
     """A job on its way to this machine, or to a cluster that was made on it."""
 
     uncoded = "running in place (no snapshot)"
+    here = True
 
     def __init__(
         self, job: Job, place: JobDirectory, settings: Mapping[str, Any], pinned: Mapping[str, Any] | None
@@ -100,16 +101,12 @@ class LocalBuilder(RecordBuilder):
         if job.env.get(CHECKPOINTS):  # in the record too: it may be submitted again from elsewhere
             named = str(Path(job.env[CHECKPOINTS]).expanduser().absolute())
             self.job = job = replace(job, env={**job.env, CHECKPOINTS: named})
-        if job.batchai:
-            from petctl.submission.batchai import check_mounts
-
-            check_mounts(job.batchai)
         task = task_of(job, self.id, self._cwd, python, self.place.path)
         if self.shared:
             task = dataclasses.replace(task, env={"PETCTL_CLUSTER_MOUNTS": self.shared[0], **task.env})
         if not code:
             return task
-        task = dataclasses.replace(task, cwd=self._own_directory(), code=_code(code, self.place))
+        task = dataclasses.replace(task, cwd=self._own_directory(task), code=_code(code, self.place))
         reason = self._copy_reason(task)
         self.in_copy = bool(reason)
         if reason and not self.pinned:
@@ -163,10 +160,10 @@ class LocalBuilder(RecordBuilder):
             task.cwd if Path(task.cwd).is_dir() else "",
             *task.code.links.values(),
             *(folder.directory for folder in task.folders),
+            *(mount.directory for mount in task.layout.mounts),
+            *task.layout.places,
         ]
-        places += [mount.get("directory", "") for mount in task.batchai.get("mounts", ())]
         places += [*self.shared, task.folder_cache, *(str(grant["location"]) for grant in grants.values())]
-        places += _batchai_places(task.batchai)
         if task.checkpoint_dir != str(self.place.checkpoints):
             places.append(task.checkpoint_dir)
         here = [place for place in places if place.startswith("/")]
@@ -214,14 +211,14 @@ class LocalBuilder(RecordBuilder):
             return volume.kind == "host_path" or bool(volume.medium)
         return volume.kind == "host_path" and not volume.sub_path and volume.source.rstrip("/") == volume.path
 
-    def _own_directory(self) -> str:
+    def _own_directory(self, task: Task) -> str:
         """The user's directory, in which workers run; empty: they run in the snapshot, which has all that they open."""
-        own = "" if self.mapped or self.job.batchai else str(self.code.get("work", ""))
+        own = "" if self.mapped or task.layout.kind else str(self.code.get("work", ""))
         return own if Path(own).is_dir() else ""
 
     def _copy_reason(self, task: Task) -> str:
-        """Says why the workers run in the snapshot; empty: in the user's directory, or in a Batch AI job's own."""
-        if self.job.batchai:
+        """Says why the workers run in the snapshot; empty: in the user's directory, or in a layout's own."""
+        if task.layout.kind:
             return ""
         if self.mapped:
             return "its mapped folders are there"
@@ -240,14 +237,6 @@ def _mount_words(volume: Volume) -> list[str]:
         size = [f"tmpfs-size={parse_bytes(f'{volume.source}B')}"] if volume.source else []
         words = ",".join(["type=tmpfs", f"dst={volume.path}", *size])
     return ["--mount", f"{words},readonly" if volume.read_only else words]
-
-
-def _batchai_places(said: Mapping[str, Any]) -> list[str]:
-    """What a Batch AI job names of this machine; where nodes put what lies in its mounts follows from these."""
-    written = [said.get("stdouterr", ""), *(prefix for prefix, _ in said.get("outputs", {}).values())]
-    read = [path for path in said.get("inputs", {}).values() if Path(path).exists()]
-    mounted = [mount.get("directory", "") for mount in said.get("mounts", ())]
-    return [place for place in (*written, *read, *mounted) if "$" not in place]
 
 
 def _code(taken: Mapping[str, Any], directory: JobDirectory) -> Code:

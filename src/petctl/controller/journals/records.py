@@ -210,9 +210,9 @@ def results_place(record: JobRecord) -> str:
 
 def _code(record: JobRecord) -> str:
     code = record.code
-    if not code and record.task.batchai.get("work"):
+    if not code and record.task.layout.work:
         base = record.directory or "their node's state"
-        return f"none is included: workers run in their own directory, {base}/batchai/NODE/work"
+        return f"none is included: workers run in their own directory, {base}/{record.task.layout.work}"
     if not code:
         return f"the submitter's directory {record.cwd} as it is: no snapshot, workers see later edits"
     return f"snapshot {code['id'][:12]} of {code['source']}, {counted(code['files'], 'file')}"

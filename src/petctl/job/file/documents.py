@@ -1,6 +1,6 @@
 """The one reader of files with places: YAML or JSON on the disk to a `Document`. What the fields mean is the caller's.
 
-It serves petctl's job files, Batch AI's job and settings files, and ACT's configurations.
+It serves petctl's job files, and files of the systems whose front ends are in `compat/`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Job files in: a YAML or JSON file, or the same as a mapping, to a `Job`.
 
-All problems of a file are reported at once, one line each, in the order of their places. Foreign formats are not read
-here.
+All problems of a file are reported at once, one line each, in the order of their places. Those of other systems are
+told apart here, and read by their front ends.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from petctl.errors import SpecError
@@ -22,7 +23,7 @@ from petctl.job.spec.resources import Resources
 # In a file, what concerns logs is together under `logs`.
 FILE_FIELDS = (*(name for name in FIELDS if name != "log_cap"), "logs")
 _MOST_UNKNOWN = 20  # looking for the nearest name is slow, and somebody will pass a large file of another kind
-_BATCHAI = ("properties", "nodeCount", "stdOutErrPathPrefix")  # at the top of such a file, and of no other
+_FOREIGN = ("petctl.compat.batchai.service.volumes",)  # by its name: nothing here imports a front end
 _LOGS = {"cap": "log_cap"}
 _HINTS = {
     **{name: f"; write resources: {{{name}: ...}}" for name in Resources.__struct_fields__},
@@ -40,7 +41,7 @@ def read_job(path: str | os.PathLike[str], sets: Mapping[str, str] | None = None
 
 
 def document_of(path: str | os.PathLike[str]) -> Document:
-    """A job file's fields, of either kind."""
+    """A job file's fields, whoever reads them."""
     document = read_document(path)
     if document.root is None:
         raise SpecError(f"{document.name}: the file is empty; a job file begins with, for example, script: train.py")
@@ -52,16 +53,18 @@ def document_of(path: str | os.PathLike[str]) -> Document:
     return document
 
 
-def is_batchai(root: object) -> bool:
-    """Is this the content of a Batch AI job file? `petctl.compat.batchai.jobfile` reads those."""
-    return isinstance(root, Mapping) and any(name in _BATCHAI or str(name).endswith("Settings") for name in root)
+def foreign_format(root: Any) -> Any:
+    """The module that knows the system whose job or cluster file has this content; None: it is petctl's own. It has the
+    system's NAME, `is_one(root)`, `read_job_file`, READER, which does so in Python, and CREATE_CLUSTER, a command."""
+    strange = any(name not in FILE_FIELDS for name in root)
+    return next((known for known in map(import_module, _FOREIGN) if known.is_one(root)), None) if strange else None
 
 
 def job_of(document: Document, sets: Mapping[str, str] | None = None) -> Job:
     """A job from a file that has been parsed."""
-    if is_batchai(document.root):
+    if foreign := foreign_format(document.root):
         raise SpecError(
-            f"{document.name}: this is a Batch AI job file; read it with petctl submit or petctl.compat.batchai.jobfile"
+            f"{document.name}: this is a {foreign.NAME} job file; read it with petctl submit or {foreign.READER}"
         )
     filled, problems = fill(document.root, {key: values.text(value) for key, value in (sets or {}).items()})
     unfilled = {problem.path for problem in problems if problem.path}

@@ -87,7 +87,6 @@ _JOB: Writers = {
     "folders": folders_to_plain,
     "outputs": outputs_to_plain,
     "roles": roles_to_plain,
-    "batchai": dict,
     "grace": format_duration,
     "max_time": format_duration,
     "stall_after": format_duration,

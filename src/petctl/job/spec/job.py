@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import field
@@ -83,7 +84,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
     mpi_options: list[str] = field(default_factory=list)  # more words for mpirun
     roles: list[Role] = field(default_factory=list)  # under plain: tasks that do different things
-    batchai: dict[str, Any] = field(default_factory=dict)  # what a Batch AI file says that has no field of its own
     python: str = ""  # empty: the cluster's rule
     warm: bool = True  # Python workers are forked from a process that has made their imports
     preload: list[str] = field(default_factory=list)  # modules to import there, beside those that are known
@@ -102,7 +102,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
     cluster: str = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
     code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
-    options: dict[str, Options] = field(default_factory=dict)  # what only one kind of cluster understands, by kind
+    options: dict[str, Options] = field(default_factory=dict)  # what only one kind of cluster or file says, by kind
     image: str = ""  # of the containers that its nodes run in
     image_credentials: str = ""  # the secret that opens its registry: user:password, or docker's config.json
     requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
@@ -134,7 +134,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             processes: int | None = None,
             mpi_options: Sequence[str] | str | None = None,
             roles: Sequence[Role | Mapping[str, Any]] | None = None,
-            batchai: Mapping[str, Any] | None = None,
             python: str | PathLike[str] | None = None,
             warm: bool | str | None = None,
             preload: Sequence[str] | str | None = None,
@@ -176,6 +175,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             problems += shared_memory_problems(self.resources, self.volumes)
         if problems:
             raise FieldError(problems)
+
+
+class Prepared(NamedTuple):
+    """A job as it will be submitted, and what has to be kept for it first."""
+
+    job: Job
+    secrets: Mapping[str, str] = MappingProxyType({})  # name -> value: they are nowhere else
+    remarks: Sequence[str] = ()  # what was accepted and has no effect
 
 
 FIELDS = tuple(name for name in Job.__struct_fields__ if name != "command") + COMMAND_FIELDS
@@ -222,7 +229,6 @@ _JOB: dict[str, Callable[[object], object]] = {
     "processes": values.whole(0),
     "mpi_options": values.words,
     "roles": roles,
-    "batchai": values.mapping,
     "python": values.single_line,
     "warm": values.truth,
     "preload": values.module_names,

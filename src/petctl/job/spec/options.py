@@ -14,7 +14,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -23,12 +23,18 @@ from petctl.job.spec import values
 from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 from petctl.job.spec.shape import struct_from
 
+if TYPE_CHECKING:
+    from petctl.job.spec.job import Job
+    from petctl.job.task import Layout
+
 GROUP = "petctl.options"
 SCHEMAS = {
+    "batchai": "petctl.compat.batchai.layout",
     "debug": "petctl.clusters.debug.options",
     "kubernetes": "petctl.clusters.kubernetes.pods.schema",
 }
-"""Of petctl's own kinds, each with the module that holds its `OPTIONS`; other own kinds have none."""
+"""Of petctl's own kinds, each with the module that holds its `OPTIONS`; other own kinds have none. The job files of
+another system say here what has no field of a job."""
 _ALIASES = {"k8s": "kubernetes"}
 _TYPES = {bool: "true|false", int: "N", float: "NUMBER", str: "TEXT", list: "LIST", dict: "MAPPING"}
 _CONVERTERS: dict[Any, Callable[[object], Any]] = {
@@ -55,6 +61,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True
                     problems += [problem.under(name) for problem in error.problems]
         if problems:
             raise FieldError(problems)
+
+    def node_layout(self, job: Job, job_id: str) -> Layout | None:
+        """What the job's nodes have beside the usual because of these options, whatever the cluster."""
+        return None
 
     def to_plain(self) -> dict[str, Any]:
         """The fields that are not at their default, as a job file has them."""

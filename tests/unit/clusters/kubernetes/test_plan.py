@@ -11,6 +11,7 @@ import pytest
 from petctl.clusters.kubernetes.build_record import build_record
 from petctl.clusters.kubernetes.pods.manifests import MOST_CODE, PIECE, RECOVERY
 from petctl.compat.batchai.jobfile import Found, JobFile, read_mapping
+from petctl.compat.batchai.layout import stored
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job
@@ -162,12 +163,15 @@ def test_a_batch_ai_job_mounts_what_pods_can_see(tmp_path: Path, monkeypatch: py
     assert "https://acc.blob.core.windows.net/logs is /of/this/machine on this machine" in words
     assert "mounts: {https://acc.blob.core.windows.net/logs: DIRECTORY}" in words
     task = made(batchai_job({"directory": "/mnt/logs", "here": False}), tmp_path).task
-    assert task.batchai["mounts"][0]["directory"] == "/mnt/logs"
+    assert task.layout.mounts[0].directory == "/mnt/logs"
     assert (task.cwd, task.folders) == ("", [])
     record = made(batchai_job({"location": "az://acc/logs"}), tmp_path)
     (folder,) = record.task.folders
-    assert (folder.path, folder.location, folder.mode) == (".batchai/logs", "az://acc/logs/", "rw")
+    assert (folder.path, folder.location, folder.mode) == (".mounts/logs", "az://acc/logs/", "rw")
     assert record.grants[folder.grant]["write"] is True
+    found = stored(record)["stdouterr"]
+    assert found.location.startswith("az://acc/logs/00000000-") and found.location.endswith("/stdouterr")
+    assert found.settings == {"endpoint": record.grants[folder.grant]["endpoint"]}, "reached as the nodes reach it"
     assert record.folders == []
     assert "a2V5" not in json.dumps(record.to_dict())
 

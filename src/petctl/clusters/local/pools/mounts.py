@@ -19,6 +19,7 @@ from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Mount
 from petctl.clusters.local.processes import boot_id
 from petctl.errors import PetctlError
 from petctl.files import locked
+from petctl.text import program_of
 
 
 def link(directory: FleetDirectory, spec: FleetSpec) -> None:
@@ -74,8 +75,6 @@ def _run(directory: FleetDirectory, item: Mount) -> str:
         return f"{item.path} could not be mounted: {error}"
     if done.returncode == 0:
         return ""
-    from petctl.agent.launchers.batchai import program_of  # few mounts fail
-
     said = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]) or "it printed nothing"
     return f"{item.path} could not be mounted: {program_of(item.command)} exited with code {done.returncode}: {said}"
 

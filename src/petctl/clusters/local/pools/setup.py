@@ -131,7 +131,6 @@ def _environment(directory: FleetDirectory, spec: FleetSpec, setup: Setup, numbe
         **secret_values(directory.home, setup.secrets),
         "PETCTL_CLUSTER": spec.name,
         "PETCTL_CLUSTER_MOUNTS": str(directory.mounts),
-        "AZ_BATCHAI_MOUNT_ROOT": str(directory.mounts),
         "PETCTL_NODE": str(number),
     }
 

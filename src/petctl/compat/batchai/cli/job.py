@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,8 +19,8 @@ from petctl.compat.batchai.service.resource_store import Tree
 from petctl.compat.batchai.service.resources import trail_of
 
 if TYPE_CHECKING:
-    from petctl.compat.batchai.jobfile import Reading
     from petctl.job.spec import Job
+    from petctl.job.spec.job import Prepared
 
 cluster_option = click.option(
     "-c",
@@ -102,7 +103,7 @@ def create(
 
     added = wanted_mounts(options.home(), address, mounts, account)
 
-    def read(name: str) -> Reading:
+    def read(name: str) -> Prepared:
         from petctl.compat.batchai.jobfile import JobFile, Names, read_file
         from petctl.compat.batchai.service.volumes import resolver, secret_of
 
@@ -110,7 +111,7 @@ def create(
         return read_file(config_file, JobFile(resolver(options.home()), names, account, key, added, secret_of))
 
     if not cluster:
-        said = as_reported(read("").job.batchai)["cluster"] or {}
+        said = as_reported(read("").job)["cluster"] or {}
         cluster = said.get("id") or "local"
     target = find_target(options.home(), cluster, address)
     reading = read(target["petctl"])
@@ -180,7 +181,7 @@ def terminate(address: Address, yes: bool, no_wait: bool) -> object:
 
 
 def _submitted(
-    given: Address, address: Address, target: dict[str, Any], job: Job, secrets: dict[str, str], dry_run: bool
+    given: Address, address: Address, target: dict[str, Any], job: Job, secrets: Mapping[str, str], dry_run: bool
 ) -> object:
     """Submits it, or with `dry_run` shows what that would be; a job whose image nobody here can run goes without."""
     from petctl.compat.batchai.jobfile import as_reported
@@ -189,7 +190,7 @@ def _submitted(
     job = _without_engine(job, target["petctl"])
     if dry_run:
         return {"cluster": target, "petctl": planned(options.home(), target, job).to_dict()}
-    record = create_job(options.home(), given, address, target, job, as_reported(job.batchai), secrets)
+    record = create_job(options.home(), given, address, target, job, as_reported(job), secrets)
     detail(f"petctl's job is {record['petctl']} on cluster {target['petctl']}; its results: {record['results']}")
     return _shown(address)
 

@@ -1,6 +1,6 @@
 """Batch AI job files in: JSON or YAML of Azure Batch AI's shape, to a `Job`.
 
-    read.py       the file -> Reading: the Job, what has no effect here, its secrets; or every problem at once
+    read.py       the file -> Prepared: the Job, what has no effect here, its secrets; or every problem at once
     compile.py    the checked properties -> Job
     fields.py     every field of a job file, as a shape (`petctl.job.spec.shape`)
     durations.py  how long a job may take, in all its spellings
@@ -8,35 +8,22 @@
     volumes.py    shares, containers, file servers -> directories, by a resolver that is handed in
     report.py     the file as the service would report it: every key, unset ones null
 
-What the file says and a Job has no field for is `Job.batchai`, plain data without secrets:
-
-    tool         which block: "chainer", "pytorch", ... as in `toolType`
-    properties   the file's fields, checked; what was a secret is gone
-    names        {group, workspace, experiment, job, cluster}; empty: as the job says, else a default
-    mounts       [{path, directory, here, said} | {path, location, said} | {path, command}]: below
-                 $AZ_BATCHAI_JOB_MOUNT_ROOT; `here`: the directory is one of the submitter's machine, otherwise one that
-                 every node has; `location`: in an object store, brought to the nodes as a mapped folder is
-    files        how its files of output are named: "merged", "rank" or "role"
-    backend      of PyTorch
-
-Where a job runs, where accounts are kept and who keeps secrets is not known here.
+What the file says and a Job has no field for is its `options.batchai` (`layout.py`). Where a job runs, where
+accounts are kept and who keeps secrets is not known here.
 """
 
-from petctl.compat.batchai.jobfile.compile import JobFile, Names, Reading, own_name, without_secrets
+from petctl.compat.batchai.jobfile.compile import JobFile, Names, own_name, without_secrets
 from petctl.compat.batchai.jobfile.read import read_document, read_file, read_mapping, read_settings
 from petctl.compat.batchai.jobfile.report import as_reported, volumes_as_reported
 from petctl.compat.batchai.jobfile.volumes import Found, Resolver, Volume, mounts_of
-from petctl.job.file.read import is_batchai
 
 __all__ = [
     "Found",
     "JobFile",
     "Names",
-    "Reading",
     "Resolver",
     "Volume",
     "as_reported",
-    "is_batchai",
     "mounts_of",
     "own_name",
     "read_document",

@@ -1,7 +1,7 @@
 """From the checked properties of a Batch AI job file to the Job that does what they say.
 
 What has to fit together is checked here; every problem is kept, none ends the reading. No file is read, no secret kept:
-values of secrets leave in `Reading.secrets` and are nowhere else.
+values of secrets leave in `Prepared.secrets` and are nowhere else.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from petctl.compat.batchai.jobfile.fields import PRIORITIES, TOOLS, WEEK
 from petctl.compat.batchai.jobfile.tools import Run, run_of, script_of, tool_type
 from petctl.compat.batchai.jobfile.volumes import Resolver, mounts_of, unmounted
+from petctl.job.record import OWN_SECRET
 from petctl.job.spec.folders import NONE
-from petctl.job.spec.job import IN_PLACE, Job
+from petctl.job.spec.job import IN_PLACE, Job, Prepared
 from petctl.job.spec.problems import FieldError, Path, Problem, wrong
-
-OWN_SECRET = "batchai."  # how the names of secrets begin that are removed with their job (jobs/secrets.py)
 
 _HIDDEN = ("accountKey", "password", "instrumentationKey")
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -49,14 +48,6 @@ class JobFile(NamedTuple):
     secret_of: Callable[[str], str] = lambda url: ""  # a key vault's address -> the name of a secret of petctl's
 
 
-class Reading(NamedTuple):
-    """What a file became."""
-
-    job: Job
-    remarks: list[str]  # what was accepted and has no effect
-    secrets: dict[str, str]  # name -> value: to be kept before the job is submitted; they are nowhere else
-
-
 class Compiled:
     """One reading: the checked properties on their way to a Job."""
 
@@ -67,7 +58,7 @@ class Compiled:
         self.secrets: dict[str, str] = {}
         self.volumes: Mapping[str, Any] = properties.get("mountVolumes", {})
 
-    def reading(self) -> Reading | None:
+    def reading(self) -> Prepared | None:
         """The job; None where there are problems."""
         tool, run = self._tool()
         mounts = self._collect(("mountVolumes",), lambda: mounts_of(self.volumes, self.surroundings.resolve)) or []
@@ -80,7 +71,7 @@ class Compiled:
         if run.remark:
             self.remarks.append(f"{tool}: {run.remark}")
         job = self._job(tool, run, mounts, env, references)
-        return Reading(replace(job, image_credentials=credentials), self.remarks, self.secrets)
+        return Prepared(replace(job, image_credentials=credentials), self.secrets, self.remarks)
 
     def _collect(self, path: Path, work: Callable[[], Any]) -> Any:
         try:
@@ -204,13 +195,15 @@ class Compiled:
             folders=NONE,
             image=_image(container.get("imageSourceRegistry", {})),
             resources={"shm": _bytes(shm_size)} if shm_size else {},
-            batchai={
-                "tool": tool_type(tool),
-                "properties": without_secrets(properties),
-                "names": names._asdict(),
-                "mounts": mounts,
-                "files": run.files,
-                "backend": run.backend,
+            options={
+                "batchai": {
+                    "tool": tool_type(tool),
+                    "properties": without_secrets(properties),
+                    "names": names._asdict(),
+                    "mounts": mounts,
+                    "files": run.files,
+                    "backend": run.backend,
+                },
             },
         )
 

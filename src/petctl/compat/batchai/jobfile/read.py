@@ -12,12 +12,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from petctl.compat.batchai.jobfile.compile import Compiled, JobFile, Reading
+from petctl.compat.batchai.jobfile.compile import Compiled, JobFile
 from petctl.compat.batchai.jobfile.fields import PROPERTIES, REPORTED
 from petctl.errors import SpecError
 from petctl.job.file import documents
 from petctl.job.file.read import document_of
 from petctl.job.spec.document import Document
+from petctl.job.spec.job import Prepared
 from petctl.job.spec.problems import FieldError, Path, Problem, shown, unknown_field, wrong
 from petctl.job.spec.shape import Shape, examine
 
@@ -30,12 +31,12 @@ _SAID = {  # where else the two placeholders can be given
 _WRAPPER = ("$schema", "properties", *REPORTED, "location", "tags", "apiVersion")
 
 
-def read_file(path: str | os.PathLike[str], surroundings: JobFile) -> Reading:
+def read_file(path: str | os.PathLike[str], surroundings: JobFile) -> Prepared:
     """From a file; SpecError with every problem and its line."""
     return read_document(document_of(path), surroundings)
 
 
-def read_document(document: Document, surroundings: JobFile) -> Reading:
+def read_document(document: Document, surroundings: JobFile) -> Prepared:
     """From a file that has been parsed."""
     try:
         reading = _read(document.root, surroundings)
@@ -45,7 +46,7 @@ def read_document(document: Document, surroundings: JobFile) -> Reading:
     return reading
 
 
-def read_mapping(data: Mapping[str, Any], surroundings: JobFile, where: str = "job") -> Reading:
+def read_mapping(data: Mapping[str, Any], surroundings: JobFile, where: str = "job") -> Prepared:
     """From parsed JSON."""
     try:
         return _read(data, surroundings)
@@ -63,7 +64,7 @@ def read_settings(path: str, shape: Shape, account: str = "", key: str = "") -> 
     return properties
 
 
-def _read(root: object, surroundings: JobFile) -> Reading:
+def _read(root: object, surroundings: JobFile) -> Prepared:
     if not isinstance(root, Mapping):
         raise wrong(f"expected an object with properties, got {shown(root)}")
     problems: list[Problem] = []

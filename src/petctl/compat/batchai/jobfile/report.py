@@ -8,6 +8,8 @@ from typing import Any
 from petctl.compat.batchai.jobfile.durations import as_wall_clock
 from petctl.compat.batchai.jobfile.fields import MOUNTS, PROPERTIES, TOOLS, WEEK
 from petctl.compat.batchai.jobfile.volumes import account_of
+from petctl.compat.batchai.layout import said_by
+from petctl.job.spec.job import Job
 from petctl.job.spec.shape import whole
 
 _BLOB_OPTIONS = (
@@ -16,11 +18,12 @@ _BLOB_OPTIONS = (
 )
 
 
-def as_reported(batchai: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a reported job that its file decides, from `Job.batchai`; values of secrets are never in it."""
-    properties = batchai["properties"]
+def as_reported(job: Job) -> dict[str, Any]:
+    """The part of a reported job that its file decides; values of secrets are never in it."""
+    said = said_by(job)
+    properties = said.properties
     report = whole(PROPERTIES, properties)
-    report["toolType"] = batchai["tool"]
+    report["toolType"] = said.tool
     report["constraints"] = {
         "maxWallClockTime": as_wall_clock(properties.get("constraints", {}).get("maxWallClockTime", WEEK))
     }

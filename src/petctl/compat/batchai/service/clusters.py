@@ -214,7 +214,7 @@ def _spec(settings: Mapping[str, Any], resolve: Resolver) -> tuple[dict[str, Any
             name = f"batchai-setup-{secrets.token_hex(6)}"
             references[entry["name"]], values[name] = name, entry["value"]
         spec["setup"] = {
-            "command": task["commandLine"],
+            "command": f'export AZ_BATCHAI_MOUNT_ROOT="$PETCTL_CLUSTER_MOUNTS"\n{task["commandLine"]}',
             "output": _output_place(task["stdOutErrPathPrefix"], spec["mounts"]),
             "env": {entry["name"]: entry["value"] for entry in task.get("environmentVariables") or []},
             "secrets": references,

@@ -19,6 +19,7 @@ from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree, w
 from petctl.compat.batchai.service.resources import ensure_defaults, trail_of
 from petctl.errors import NotFound, PetctlError, UsageError
 from petctl.files import release, take_lock
+from petctl.job.record import OWN_SECRET
 
 if TYPE_CHECKING:
     from petctl.job.record import JobRecord, Output
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from petctl.jobs import JobHandle
     from petctl.storage.transfer.plan import End
 
-OWN_SECRET = "batchai."  # how names of secrets begin that came from a job file
 ATTEMPTS = 20  # to find a free id of petctl's
 SUBMITTING = "submitting"  # locked by whoever submits the job
 
@@ -97,7 +97,7 @@ def _submit(tree: Tree, trail: Trail, target: Mapping[str, Any], job: Job) -> di
     for _ in range(ATTEMPTS):
         job_id = new_id(name_of(job))
         built = where.build_record(job, job_id)
-        segment = built.task.batchai.get("segment")
+        segment = built.task.layout.said.get("segment")
         with tree.locked():
             record = tree.change(trail, petctl=job_id, segment=segment, results=str(results_place(tree.home, job_id)))
         try:
@@ -124,18 +124,13 @@ def again(home: Path, address: Address, name: str, cluster: str) -> Job:
     from msgspec.structs import replace
 
     from petctl.compat.batchai.jobfile import own_name
+    from petctl.compat.batchai.layout import said_by
     from petctl.job.file.read import job_from_dict
 
-    record = handle_of(home, address).record()
-    before = job_from_dict(record.job)
-    names = {**before.batchai["names"], "job": name, "cluster": cluster}
-    return replace(
-        before,
-        name=own_name(name),
-        cluster=cluster,
-        cwd=str(Path(record.cwd, before.cwd)),
-        batchai={**before.batchai, "names": names},
-    )
+    before = job_from_dict(handle_of(home, address).record().job)
+    said = said_by(before)
+    said = replace(said, names={**said.names, "job": name, "cluster": cluster})
+    return replace(before, name=own_name(name), cluster=cluster, options={**before.options, "batchai": said})
 
 
 def handle_of(home: Path, address: Address, certain: bool = False) -> JobHandle:
@@ -147,7 +142,7 @@ def handle_of(home: Path, address: Address, certain: bool = False) -> JobHandle:
     if not record["petctl"]:
         raise NotFound(f"{words(trail_of('jobs', address))} was not submitted; its submission was interrupted")
     handle = JobHandle(record["petctl"], cluster_of(home, record["cluster"]))
-    if certain and handle.record().task.batchai.get("segment") != record["segment"]:
+    if certain and handle.record().task.layout.said.get("segment") != record["segment"]:
         raise NotFound(f"petctl's job {record['petctl']} is not that of {words(trail_of('jobs', address))}")
     return handle
 
@@ -179,7 +174,7 @@ def results_place(home: Path, job_id: str) -> Path:
 def output_directory(home: Path, address: Address, wanted: str) -> Path | End | None:
     """Where the directory of one id is: on this machine, in an object store, or (None) where only nodes can reach it. A
     wrong id is told with those there are."""
-    from petctl.submission.batchai import directories, stored
+    from petctl.compat.batchai.layout import directories, stored
 
     record = handle_of(home, address).record()
     known = directories(record)
@@ -210,7 +205,7 @@ def _opened(home: Path, output: Output) -> End:
 
 
 def _link_results(place: Path, record: JobRecord) -> None:
-    from petctl.submission.batchai import directories
+    from petctl.compat.batchai.layout import directories
 
     place.mkdir(parents=True, exist_ok=True)
     for name, directory in directories(record).items() if record.directory else ():

@@ -14,17 +14,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from petctl.compat.batchai.jobfile import Found, JobFile, Reading, Resolver, Volume, read_document
+from petctl.compat.batchai.jobfile import Found, JobFile, Resolver, Volume, read_document
 from petctl.compat.batchai.jobfile.read import ACCOUNT, KEY
 from petctl.compat.batchai.service.storage import place_of
 from petctl.errors import PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.job.spec.document import Document
+from petctl.job.spec.job import Prepared
+
+NAME, READER, CREATE_CLUSTER = "Batch AI", "petctl.compat.batchai.jobfile", "batchai cluster create"
+_TOP = ("properties", "nodeCount", "stdOutErrPathPrefix")  # at the top of such a file, and of none of petctl's
 
 
-def read_job_file(document: Document, sets: Mapping[str, str]) -> Reading:
-    """The job in a Batch AI file; `sets` fills its <NAME>s. `petctl.cli.job_file` finds this by its name."""
+def is_one(root: Mapping[str, Any]) -> bool:
+    """Is this the content of a file of Batch AI's? `job/file/read.py` asks, and finds this module by its name."""
+    return any(name in _TOP or str(name).endswith("Settings") for name in root)
+
+
+def read_job_file(document: Document, sets: Mapping[str, str]) -> Prepared:
+    """The job in it; `sets` fills its <NAME>s."""
     for name in sets:
         if name not in (ACCOUNT, KEY):
             raise UsageError(f"--set {name}: a Batch AI job file has only <{ACCOUNT}> and <{KEY}> to fill in")

@@ -1,12 +1,21 @@
-"""A node as a Batch AI job expects it: mounts, directories and AZ_BATCHAI_* variables, from `Task.batchai`.
+"""A node as a Batch AI job expects it: mounts, directories and AZ_BATCHAI_* variables, from `Task.layout`.
 
     BASE/batchai/NODE/mounts/logs -> /shares/logs       $AZ_BATCHAI_JOB_MOUNT_ROOT: links, also to what a command mounts
     BASE/batchai/NODE/temp, NODE/work, shared           $AZ_BATCHAI_JOB_TEMP_DIR, _JOB_WORK_DIR, _SHARED_JOB_TEMP
     PREFIX/SEGMENT/outputs, PREFIX/SEGMENT/stdouterr    $AZ_BATCHAI_OUTPUT_<id>, _STDOUTERR_DIR
 
-BASE is the job's directory on a machine that has it, else the node's own. What is in Task.batchai is said in
-`submission/batchai.py`. Files of output are kept by `batchai_output.py`. Nothing here knows Azure,
-accounts or clusters.
+BASE is the job's directory on a machine that has it, else the node's own. `Layout.outputs` has id -> [PREFIX,
+suffix], and `Layout.said`
+
+    segment      of this submission: SUBSCRIPTION/GROUP/workspaces/W/experiments/E/jobs/J/UUID
+    cluster      what the job shall take for its cluster's name
+    stdouterr    a path; logs are in SEGMENT/stdouterr below it
+    inputs       id -> path
+    files        "merged": stdout.txt; "rank": stdout-3.txt; "role": stdout-wk-0.txt
+    backend      of PyTorch
+
+Paths may use variables, which only a node can fill in. Files of output are kept by `batchai_output.py`. Nothing here
+knows Azure, accounts or clusters.
 """
 
 from __future__ import annotations
@@ -19,17 +28,17 @@ import secrets
 import shlex
 import subprocess
 import tempfile
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from petctl.agent.logs.batchai_output import StdOutErr
+from petctl.agent.layouts.batchai_output import StdOutErr
 from petctl.agent.workers.spawn import Launch
 from petctl.errors import PetctlError
-from petctl.job.task import Task
+from petctl.job.task import MPI, Layout, Task
+from petctl.text import program_of
 
 CLUSTER_MOUNTS = "PETCTL_CLUSTER_MOUNTS"  # where a cluster that has mounts of its own keeps them
 HOST_FILE = "AZ_BATCHAI_MPI_HOST_FILE"  # the mpi launcher makes one itself
 HOSTS = "PETCTL_HOSTS"
-FOLDER = ".batchai/"  # what the path of a mapped folder begins with that stands for a mount
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))", re.ASCII)
 _OWN = "AZ_BATCHAI_"
 _SHORT = {"worker": "wk"}  # roles, in the names of files
@@ -61,13 +70,6 @@ def directories(base: str, node: str) -> Directories:
     )
 
 
-def folder_targets(task: Task, state_dir: str) -> Dict[str, str]:
-    """Where the mapped folders of a node will be, by their paths."""
-    from petctl.agent.data.folders import arrange, cache_of
-
-    return {one.folder.path: one.target for one in arrange(task.folders, cache_of(task, state_dir))}
-
-
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """A path of the job file with its variables filled in; PetctlError names one that there is not."""
 
@@ -80,8 +82,9 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def variables(said: Mapping[str, Any], places: Directories, env: Mapping[str, str]) -> Dict[str, str]:
+def variables(layout: Layout, places: Directories, env: Mapping[str, str]) -> Dict[str, str]:
     """What every process of the job gets, whatever the round; `env`: what it has beside these. Touches nothing."""
+    said = layout.said
     found = {
         "AZ_BATCHAI_MOUNT_ROOT": env.get(CLUSTER_MOUNTS) or places.none,
         "AZ_BATCHAI_JOB_MOUNT_ROOT": places.mounts,
@@ -95,7 +98,7 @@ def variables(said: Mapping[str, Any], places: Directories, env: Mapping[str, st
     found["AZ_BATCHAI_STDOUTERR_DIR"] = _path(expand(said["stdouterr"], known), said["segment"], "stdouterr")
     for name, text in said["inputs"].items():
         found[f"AZ_BATCHAI_INPUT_{name}"] = expand(text, {**known, **found})
-    for name, (prefix, suffix) in said["outputs"].items():
+    for name, (prefix, suffix) in layout.outputs.items():
         found[f"AZ_BATCHAI_OUTPUT_{name}"] = _path(expand(prefix, known), said["segment"], "outputs", suffix)
     return found
 
@@ -113,6 +116,23 @@ def _later(env: Mapping[str, str], found: Mapping[str, str]) -> Dict[str, str]:
     return {name: _VARIABLE.sub(value, text) for name, text in env.items() if _OWN in text}
 
 
+def round_variables(task: Task, rank: int, env: Mapping[str, str]) -> Dict[str, str]:
+    """What a worker of a round gets beside that; `env`: what it has already."""
+    found = dict.fromkeys(("AZ_BATCHAI_JOB_MASTER_NODE_IP", "MASTER_IP"), env["MASTER_ADDR"])
+    if task.launcher != MPI:  # which numbers its ranks itself
+        found["AZ_BATCHAI_TASK_INDEX"] = str(rank)
+    if task.layout.said["backend"]:
+        found["AZ_BATCHAI_PYTORCH_BACKEND"] = task.layout.said["backend"]
+        found["AZ_BATCHAI_PYTORCH_INIT_METHOD"] = f"tcp://{env['RDZV_ENDPOINT']}"
+    return found
+
+
+def command_environment(task: Task, base: str, node: str) -> Tuple[Dict[str, str], str]:
+    """What a command gets that is run beside a node's workers, and where it runs; empty: where they do."""
+    places = directories(base, node)
+    return variables(task.layout, places, task.env), places.work if task.layout.work else ""
+
+
 class Site:
     """One node's part of a Batch AI job, made before its first workers. `problem`: why it cannot have any."""
 
@@ -127,7 +147,7 @@ class Site:
         tell: Callable[[str], None],
     ) -> None:
         """`folders`: where mapped folders will be, by their paths. `tell`: says something, from any thread."""
-        self._said, self._node, self._log_dir, self._tell = task.batchai, node, log_dir, tell
+        self._layout, self._node, self._log_dir, self._tell = task.layout, node, log_dir, tell
         self._places, self._folders = directories(os.path.dirname(log_dir), node), folders
         self._commands: List[Tuple[str, str, str]] = []  # path, command, mount point
         self.problem = ""
@@ -144,10 +164,10 @@ class Site:
         for directory in self._places:
             os.makedirs(directory, exist_ok=True)
         self._mount()
-        found = variables(self._said, self._places, {**inherited, **task.env})
+        found = variables(self._layout, self._places, {**inherited, **task.env})
         found["AZ_BATCHAI_NUM_GPUS"] = found["AZ_BATCHAI_NUM_GPUS_PER_NODE"] = str(gpus)
         logs = found["AZ_BATCHAI_STDOUTERR_DIR"]
-        made = [logs, *(found[f"AZ_BATCHAI_OUTPUT_{name}"] for name in self._said["outputs"])]
+        made = [logs, *(found[f"AZ_BATCHAI_OUTPUT_{name}"] for name in self._layout.outputs)]
         prepare = task.prepare
         if self._commands or self._folders:  # what lies on such a mount can be made only when that is there
             prepare = "\n".join([*_mount_lines(self._commands), f"mkdir -p {_words(made)}", task.prepare])
@@ -160,21 +180,20 @@ class Site:
         ledger = os.path.join(os.path.dirname(self._places.work), "stdouterr.json")
         self._logs = StdOutErr(self._log_dir, logs, ledger, self._tell)
         env = {**task.env, **_later(task.env, found), **found}
-        cwd = self._places.work if self._said["work"] else task.cwd
+        cwd = self._places.work if self._layout.work else task.cwd
         self.task = dataclasses.replace(task, env=env, prepare=prepare, cwd=cwd)
 
     def _mount(self) -> None:
-        for mount in self._said["mounts"]:
-            link = os.path.join(self._places.mounts, mount["path"])
-            target = mount.get("directory", "")
-            if "location" in mount:
-                target = self._folders[FOLDER + mount["path"]]
-            elif not target:
+        for mount in self._layout.mounts:
+            target = mount.directory
+            if mount.location:
+                target = self._folders[mount.folder]
+            elif mount.command:
                 target = self._mount_point(len(self._commands))
-                self._commands.append((mount["path"], mount["command"], target))
+                self._commands.append((mount.path, mount.command, target))
             elif not os.path.isdir(target):
-                raise PetctlError(f"{mount['said']} is {target}, which does not exist on this node")
-            _link(target, link)
+                raise PetctlError(f"{mount.said} is {target}, which does not exist on this node")
+            _link(target, os.path.join(self._places.mounts, mount.path))
 
     def _mount_point(self, number: int) -> str:
         """Outside the job's directory: whoever removes that must never reach into what is mounted."""
@@ -197,7 +216,7 @@ class Site:
 
     def _link_outputs(self, outputs: str, found: Mapping[str, str]) -> None:
         """`petctl outputs` finds them where those of any job are."""
-        for name in self._said["outputs"] if outputs else ():
+        for name in self._layout.outputs if outputs else ():
             _link(os.path.realpath(found[f"AZ_BATCHAI_OUTPUT_{name}"]), os.path.join(outputs, name))
 
     def starting(self, number: int, first: int, end: int, planned: Sequence[Launch]) -> None:
@@ -214,7 +233,7 @@ class Site:
                 launch.env[HOST_FILE] = self._host_file(launch.env[HOSTS].split(","))
         if self._logs is not None:
             launched = {launch.rank: launch.env for launch in planned}
-            files = self._said["files"]
+            files = self._layout.said["files"]
             self._logs.own(number, {rank: _file(files, rank, launched.get(rank, {})) for rank in range(first, end)})
 
     def _host_file(self, hosts: Sequence[str]) -> str:
@@ -274,11 +293,6 @@ def _mount_lines(commands: Sequence[Tuple[str, str, str]]) -> List[str]:
             f'{{ code=$?; echo {told} "$code" >&2; exit "$code"; }}'
         )
     return lines
-
-
-def program_of(line: str) -> str:
-    """The first program in a shell line, for the logs: there may be a password in the rest of it."""
-    return next((word for word in line.split() if "=" not in word), "its command")
 
 
 def _unmount(point: str) -> None:
