@@ -26,7 +26,6 @@ _BATCHAI = ("properties", "nodeCount", "stdOutErrPathPrefix")  # at the top of s
 _LOGS = {"cap": "log_cap"}
 _HINTS = {
     **{name: f"; write resources: {{{name}: ...}}" for name in Resources.__struct_fields__},
-    "shm_size": "; write resources: {shm: ...}",
     "command": "; a command is one of script, module, program or shell",
     "kubernetes": "; write options: {kubernetes: {...}}",
     "pod": "; write options: {kubernetes: {pod: {...}}}",
