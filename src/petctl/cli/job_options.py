@@ -37,7 +37,6 @@ _PLAIN_FIELDS = (
     *("stall_after", "workspace", "python", "launcher", "listen", "cwd", "code", "image", "requirements"),
     *("processes", "mpi_options", "store"),
 )
-_RESOURCES = ("cpu", "memory", "gpus", "shm")
 
 _CLUSTER = "petctl.cli.cluster"  # in the context of a help: the cluster that it is about
 _COMMON = "Common"
@@ -317,7 +316,7 @@ def _refuse_bytes(options: Mapping[str, Any]) -> None:
 
 def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     """The job's fields that were said, so that all others stay as the job file or the defaults have them."""
-    from petctl.job.spec import IN_PLACE
+    from petctl.job.spec import IN_PLACE, Resources
 
     fields = {name: options[name] for name in _PLAIN_FIELDS if options[name] is not None}
     fields["env"] = _environment(options["env"])
@@ -325,7 +324,7 @@ def _given_fields(options: Mapping[str, Any]) -> dict[str, Any]:
     fields["labels"] = _pairs("--label", options["labels"])
     fields["preload"] = list(options["preload"])
     fields["retry_on"] = list(options["retry_on"])
-    fields["resources"] = {name: options[name] for name in _RESOURCES if options[name] is not None}
+    fields["resources"] = {name: options[name] for name in Resources.__struct_fields__ if options[name] is not None}
     fields["volumes"] = _volumes(options["volumes"])
     fields["roles"] = _roles(options["roles"])
     if fields["roles"]:

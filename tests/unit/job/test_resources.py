@@ -64,7 +64,6 @@ def test_a_volume_takes_the_place_of_a_weaker_one_at_its_path() -> None:
         ("resources: {cpu: 0}", ["resources.cpu: must be at least 0.001"]),
         ("resources: {gpus: 1.5}", ["resources.gpus: expected a whole number of 0 or more, got '1.5'"]),
         ("gpus: 1", ["2:1: gpus: unknown field; write resources: {gpus: ...}"]),
-        ("shm_size: 1Gi", ["2:1: shm_size: unknown field; write resources: {shm: ...}"]),
         ("volumes: data", ["volumes: expected a list such as [{claim: data, path: /data}]"]),
         ("volumes: [data]", ["volumes[0]: expected a mapping such as {claim: data, path: /data}"]),
         ("volumes: [{path: /a}]", ["its source is missing: give one of claim, csi, nfs"]),

@@ -27,7 +27,6 @@ _FOREIGN = ("petctl.compat.batchai.service.volumes",)  # by its name: nothing he
 _LOGS = {"cap": "log_cap"}
 _HINTS = {
     **{name: f"; write resources: {{{name}: ...}}" for name in Resources.__struct_fields__},
-    "shm_size": "; write resources: {shm: ...}",
     "command": "; a command is one of script, module, program or shell",
     "kubernetes": "; write options: {kubernetes: {...}}",
     "pod": "; write options: {kubernetes: {pod: {...}}}",

@@ -22,7 +22,7 @@ from petctl.job.spec import values
 from petctl.job.spec.command import KINDS, Command, command_from
 from petctl.job.spec.folders import ALL, Folder, folders, outputs
 from petctl.job.spec.options import Options, convert_options
-from petctl.job.spec.problems import FieldError, Problem, unknown_field, wrong
+from petctl.job.spec.problems import FieldError, Problem, unknown_field
 from petctl.job.spec.quantities import Size, parse_bytes, parse_duration, parse_size
 from petctl.job.spec.resources import Resources, shared_memory_problems
 from petctl.job.spec.retries import retry_on
@@ -204,16 +204,6 @@ def _mpi_problems(job: Job) -> list[Problem]:
     return []
 
 
-def _above_zero(convert: Callable[[object], float]) -> Callable[[object], float]:
-    def positive(value: object) -> float:
-        amount = convert(value)
-        if amount == 0:
-            raise wrong("must be above zero")
-        return amount
-
-    return positive
-
-
 def _secret_or_none(value: object) -> str:
     return values.secret_name(value) if value != "" else ""
 
@@ -256,13 +246,13 @@ _JOB: dict[str, Callable[[object], object]] = {
     "store": values.single_line,
     "outputs": outputs,
     "listen": values.host,
-    "log_cap": _above_zero(parse_bytes),
+    "log_cap": values.above_zero(parse_bytes),
     "rendezvous": partial(struct_from, Rendezvous),
 }
 _RENDEZVOUS: dict[str, Callable[[object], object]] = {
-    "join_timeout": _above_zero(parse_duration),
+    "join_timeout": values.above_zero(parse_duration),
     "last_call": parse_duration,
     "resize_interval": parse_duration,
-    "silence": _above_zero(parse_duration),
-    "fence_after": _above_zero(parse_duration),
+    "silence": values.above_zero(parse_duration),
+    "fence_after": values.above_zero(parse_duration),
 }

@@ -68,26 +68,15 @@ def processors(value: object) -> float:
     return thousandths / 1000
 
 
-def _positive_bytes(value: object) -> int:
-    count = parse_bytes(value)
-    if not count:
-        raise wrong("must be above zero")
-    return count
-
-
 def _said(resources: Resources) -> dict[str, Any]:
     return {name: amount for name, amount in msgspec.structs.asdict(resources).items() if amount is not None}
 
 
-def _or_none(convert: Callable[[object], object]) -> Callable[[object], object]:
-    return lambda value: None if value is None else convert(value)
-
-
 _RESOURCES: Mapping[str, Callable[[object], object]] = {
-    "cpu": _or_none(processors),
-    "memory": _or_none(_positive_bytes),
-    "gpus": _or_none(values.whole(0)),
-    "shm": _or_none(_positive_bytes),
+    "cpu": values.optional(processors),
+    "memory": values.optional(values.above_zero(parse_bytes)),
+    "gpus": values.optional(values.whole(0)),
+    "shm": values.optional(values.above_zero(parse_bytes)),
 }
 _WRITERS: Mapping[str, Callable[[Any], Any]] = {
     "cpu": lambda amount: int(amount) if amount == int(amount) else amount,

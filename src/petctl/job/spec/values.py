@@ -103,6 +103,23 @@ def whole(least: int, most: int = 2**31 - 1) -> Callable[[object], int]:
     return convert
 
 
+def above_zero(convert: Callable[[object], _T]) -> Callable[[object], _T]:
+    """The same amount, which must not be zero."""
+
+    def positive(value: object) -> _T:
+        amount = convert(value)
+        if amount == 0:
+            raise wrong("must be above zero")
+        return amount
+
+    return positive
+
+
+def optional(convert: Callable[[object], _T]) -> Callable[[object], _T | None]:
+    """The same value, or None where nothing is said."""
+    return lambda value: None if value is None else convert(value)
+
+
 def one_of(*choices: str) -> Callable[[object], str]:
     """One word of a few."""
 

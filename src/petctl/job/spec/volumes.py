@@ -96,10 +96,7 @@ def byte_quantity(value: object) -> str:
     """Bytes, as petctl's users write them elsewhere (8GiB) or as Kubernetes' do (8Gi); empty: none."""
     if value == "":
         return ""
-    size = str(format_bytes(parse_bytes(value)))
-    if size == "0":
-        raise wrong("must be above zero")
-    return size.removesuffix("B")
+    return str(format_bytes(values.above_zero(parse_bytes)(value))).removesuffix("B")
 
 
 def _volume(value: object) -> Volume:
