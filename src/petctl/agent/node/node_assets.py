@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Awaitable, Callable, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, List, Optional, Sequence
 
 from petctl.agent.data.code_source import CodeSource
 from petctl.agent.data.new_files import PLACE, keep_new_files, unsaved_files
@@ -27,7 +27,6 @@ from petctl.rendezvous.net.join_file import JoinFile
 if TYPE_CHECKING:
     from petctl.agent.data.folders import Folders
     from petctl.agent.data.results import Results
-    from petctl.agent.layouts.batchai import Site
 
 
 class Belongings:
@@ -48,7 +47,7 @@ class Belongings:
         self._loop = asyncio.get_running_loop()
         self.task, self.problem = task, ""
         self._state = state_directory(task, options)
-        self._site: Optional[Site] = None
+        self._site: Any = None  # the `Site` of a module of agent/layouts/
         self._code: Optional[CodeSource] = None
         self._folders: Optional[Folders] = None
         self._results: Optional[Results] = None
@@ -69,8 +68,8 @@ class Belongings:
         environ = {**os.environ, **self.task.env}
         mounted = folders.links(folders.arrange(self.task.folders, folders.cache_of(self.task, self._state)))
         about = (self._options.node, self._log_dir, mounted, devices.count(environ))
-        self._site = site = layout_module(self.task.layout).Site(self.task, *about, environ, tell)
-        self.task, self.problem = site.task, site.problem
+        self._site = layout_module(self.task.layout).Site(self.task, *about, environ, tell)
+        self.task, self.problem = self._site.task, self._site.problem
 
     def bring(self, arrived: Callable[[], None], doing: Callable[[str], None]) -> None:
         """Begins to. `arrived`: all is there, or cannot be; only if something has to come. `doing`: how far it is."""
