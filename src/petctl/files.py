@@ -210,10 +210,9 @@ def release(descriptor: int) -> None:
     To close it is not enough: a child that another thread has forked shares the open file until it executes its
     program, which takes long on a busy machine. Only who has passed the lock on just closes it.
     """
-    try:
+    with contextlib.suppress(OSError):  # a file system that knows no locks
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-    finally:
-        os.close(descriptor)
+    os.close(descriptor)
 
 
 def wait_for_lock(path: Path, shared: bool = False) -> int:

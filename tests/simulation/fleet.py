@@ -429,6 +429,11 @@ class Node:
             )
             self.step(self.fleet.member.WorkerFailed(workers.round, failure))
 
+    def lose_peer(self) -> None:
+        """A worker fails because another one is gone; one that is about to end anyway says why it does."""
+        if self.workers is not None and not self.workers.dying:
+            self.fail_worker("a peer is gone")
+
     def crash_slowly(self, takes: float) -> None:
         """A worker fails by itself; its peers lose their connections to it before its process has ended."""
         workers, fleet = self.workers, self.fleet
@@ -438,7 +443,7 @@ class Node:
         fleet.own_failures[workers.id] = (self.name, self.incarnation, fleet.world.now)
         for node in fleet.nodes.values():
             if node is not self and node.workers is not None and node.workers.id == workers.id:
-                fleet.world.at(fleet.world.latency(), lambda n=node: n.fail_worker("a peer is gone"))  # type: ignore[misc]
+                fleet.world.at(fleet.world.latency(), node.lose_peer)
 
         def ends() -> None:
             if self.workers is workers:

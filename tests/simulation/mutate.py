@@ -264,6 +264,7 @@ POINT_MUTANTS = [
     PointMutant(
         "the first failure is the root cause", "blame", "root = min(failures, key=origin)", "root = failures[0]"
     ),
+    PointMutant("a lost connection of Open MPI is a root cause", "blame", "(14, 128 + 1,", "(128 + 1,"),
 ]
 
 

@@ -5,7 +5,7 @@
     > crash 1              node 1 is gone, its connection closes
     > replace 1            node 1 is gone, and its cluster starts another at once and says so
     > isolate 2 / heal 2   node 2 hears nobody / everybody again
-    > fail 0 [code 3]      a worker of node 0 fails, with exit code 3
+    > fail 0 [code 3]      a worker of node 0 fails, with exit code 3; more nodes with codes of their own may follow
     > unfit 2              node 2 can start no worker from now on, whatever the round
     > hang 0               a worker of node 0 makes no step any more
     > stick 1              workers of node 1 cannot be ended any more, not even killed
@@ -110,9 +110,9 @@ class Script:
         fleet.world.isolated -= set(names)
 
     def _fail(self, fleet: Fleet, words: list[str]) -> None:
-        names, code = (words[: words.index("code")], int(words[-1])) if "code" in words else (words, 1)
-        for name in names:
-            fleet.nodes[name].fail_worker("an error of its own", code=code)
+        for part in " ".join(words).replace(" code ", "=").split():
+            name, _, code = part.partition("=")
+            fleet.nodes[name].fail_worker("an error of its own", code=int(code or 1))
 
     def _unfit(self, fleet: Fleet, names: list[str]) -> None:
         fleet.options.unfit |= set(names)

@@ -64,6 +64,19 @@ def test_a_lost_agent_gives_its_failure_back_also_where_the_next_one_leaves_at_o
     assert (fleet.charges, fleet.refunds) == (1, 1)
 
 
+def test_two_that_crash_at_once_both_say_so() -> None:
+    script = Script()
+    script.command(["start", "0", "1", "2"])
+    fleet = script.fleet
+    assert fleet is not None
+    fleet.nodes["0"].crash_slowly(0.2)
+    fleet.nodes["1"].crash_slowly(0.2)
+    fleet.world.run_until(fleet.world.now + 1.0)
+    (said,) = (line for line in fleet.lines if "1 of 3 restarts used" in line and "round" not in line)
+    assert "rank 0 on node 0 exited with code 1: an error of its own" in said
+    assert "rank 4 on node 2 failed before it" in said
+
+
 def test_what_comes_to_a_process_that_stands_still_longer_and_longer_stays_in_order() -> None:
     world, seen = World(0), list[object]()
     inbox = Inbox(world, seen.append)

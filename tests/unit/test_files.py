@@ -393,8 +393,8 @@ def test_a_lock_is_let_go_of_after_a_failure_too(tmp_path: Path) -> None:
 
 def shared(path: Path) -> list[int]:
     """The open files of this name a second time, as a child has them between its fork and its exec."""
-    mine = {int(name): Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")}
-    return [os.dup(number) for number, link in mine.items() if link.is_symlink() and os.readlink(link) == str(path)]
+    links = list(Path("/proc/self/fd").iterdir())
+    return [os.dup(int(link.name)) for link in links if link.is_symlink() and link.readlink() == path]
 
 
 def test_a_child_that_has_not_executed_its_program_yet_does_not_keep_a_lock(

@@ -8,12 +8,15 @@ ends where it was started before it had a place, `park=abort` has collectives th
 
 from __future__ import annotations
 
+import array
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from typing import Any
 
@@ -33,6 +36,7 @@ def main() -> None:
 
     say("hello", key=os.environ["PETCTL_WORKER_KEY"], pid=os.getpid())
     say("elastic")
+    heard(connection)
     tell()
     if os.environ["PETCTL_ROUND"] == "0":
         if habits.get("early") == "exit":
@@ -68,6 +72,14 @@ def main() -> None:
                 os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), number)
             tell()
     time.sleep(600)
+
+
+def heard(connection: socket.socket) -> None:
+    """Returns when the agent has read all: one that it takes for an ordinary worker is ended, not parked."""
+    unread = array.array("i", [1])
+    while unread[0]:
+        time.sleep(0.002)  # the system tells how much is unread, and nothing when that changes
+        fcntl.ioctl(connection, termios.TIOCOUTQ, unread)
 
 
 def tell() -> None:

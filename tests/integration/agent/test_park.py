@@ -33,7 +33,7 @@ def fact(bench: Bench, number: int, rank: int = 0) -> Fact:
     path = bench.log(rank, number=number)
     pattern = re.compile(r"^(\d+) (\d+) of (\d+) at (\d+), pid (\d+)$", re.M)
     found = until(lambda: path.exists() and pattern.search(path.read_text()), f"{path} tells of its round")
-    until(bench.elastic, "the agents know that their workers can park")  # said before it, but not heard before it
+    until(bench.elastic, "the agents know that their workers can park")  # and have said so
     return Fact(*(int(text) for text in found.groups()))
 
 

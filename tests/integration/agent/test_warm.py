@@ -47,7 +47,13 @@ MODULES = {
     "dies.py": "import os\nos._exit(9)",
     "imports_yours.py": "import helper",
     "kills_its_parent.py": (
-        "import os, signal\nos.register_at_fork(after_in_child=lambda: os.kill(os.getppid(), signal.SIGKILL))"
+        "import os, signal, time\n"
+        "def kill():\n"
+        "    parent = os.getppid()\n"
+        "    os.kill(parent, signal.SIGKILL)\n"
+        "    while os.getppid() == parent:\n"  # it ends when the system lets it run
+        "        time.sleep(0.001)\n"
+        "os.register_at_fork(after_in_child=kill)"
     ),
     "sets_variable.py": "import os\nos.environ['OF_MODULE'] = 'set'",
     "package/__init__.py": "",

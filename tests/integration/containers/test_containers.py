@@ -157,9 +157,8 @@ def test_nodes_clients_and_supervisors_can_be_killed(stage: ContainerStage) -> N
     until(lambda: supervisor_pid(handle) != killed, "another supervisor")
     stage.goes_on(second, 2)
     os.kill(guardian(handle, "1"), signal.SIGKILL)
-    stage.running(2, after=second)
-    status = handle.status()
-    assert status.spent == 0
+    third = stage.running(2, after=second)
+    assert stage.status(handle, third).spent == 0
     handle.cancel()
     assert handle.wait(60).state == "cancelled"
     assert stage.engine.containers() == []

@@ -126,8 +126,8 @@ def test_nodes_clients_and_supervisors_can_be_killed(shell: ContainerStage) -> N
     shell.goes_on(second, 2)
     worker = next(mark.pid for mark in shell.marks(second) if mark.rank == 0)
     os.kill(worker, signal.SIGKILL)
-    shell.running(2, after=second)
-    assert handle.status().spent == 1, "a killed worker is a failure, a killed node is none"
+    third = shell.running(2, after=second)
+    assert shell.status(handle, third).spent == 1, "a killed worker is a failure, a killed node is none"
     until(lambda: len(shell.engine.containers()) == 2, "one container for each node")
     shell.finish()
     assert handle.wait(60).state == "succeeded"

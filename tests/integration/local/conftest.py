@@ -91,6 +91,15 @@ class Stage:
 
         return until(look, f"a round after {after} with {world} workers")
 
+    def status(self, handle: JobHandle, number: int) -> Status:
+        """What is known once a round runs: its workers may begin before a busy supervisor has written that down."""
+
+        def look() -> Status | None:
+            status = handle.status()
+            return status if status.round >= number and status.state == "running" else None
+
+        return until(look, f"a status of round {number}")
+
     def goes_on(self, number: int, world: int) -> None:
         """Waits until every worker of the round has made steps from now on."""
         before = [self.steps(number, rank) for rank in range(world)]

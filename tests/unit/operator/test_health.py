@@ -67,16 +67,18 @@ def test_who_connects_and_never_asks_is_sent_away(monkeypatch: pytest.MonkeyPatc
         assert silent.recv(1) == b""
 
 
-def test_many_silent_connections_cost_no_threads_and_keep_nobody_from_asking() -> None:
+def test_many_silent_connections_cost_no_threads_and_keep_nobody_from_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WITHIN", 3600.0)
     port = free_port()
     with contextlib.ExitStack() as silent, serve_health(Health(), port):
-        threads = threading.active_count()
+        threads = set(threading.enumerate())
         connections = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(400)]
         for connection in connections:
             silent.enter_context(connection)
         assert page(port, "/healthz") == (200, "ok\n")
-        assert threading.active_count() == threads
-        assert connections[0].recv(1) == b""  # there is an end to how many may stay
+        assert set(threading.enumerate()) <= threads  # one of an earlier test may end meanwhile
+        for connection in connections[: -module.MOST]:
+            assert connection.recv(1) == b""  # there is an end to how many may stay, also of those who come at once
         connections[-1].sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
         assert connections[-1].recv(15) == b"HTTP/1.1 200 OK"
 

@@ -112,7 +112,7 @@ class _Door:
 
     def __init__(self, health: Health) -> None:
         self._health = health
-        self._asking: dict[asyncio.Task[None], None] = {}  # in the order of their coming
+        self._asking: dict[asyncio.Task[None], None] = {}  # in the order of their coming, without those sent away
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection. Where there are too many, the oldest must go: a probe asks as soon as it has connected."""
@@ -120,13 +120,15 @@ class _Door:
         assert task is not None
         self._asking[task] = None
         if len(self._asking) > MOST:
-            next(iter(self._asking)).cancel()
+            oldest = next(iter(self._asking))
+            del self._asking[oldest]  # at once: of many that come in one turn each must send away another one
+            oldest.cancel()
         try:
             await asyncio.wait_for(self._converse(reader, writer), WITHIN)
         except (OSError, EOFError, asyncio.LimitOverrunError, asyncio.TimeoutError, asyncio.CancelledError):
             writer.transport.abort()
         finally:
-            del self._asking[task]
+            self._asking.pop(task, None)
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -151,6 +153,7 @@ class _Door:
 
     async def close(self) -> None:
         """Sends those away who are connected still."""
-        for task in self._asking:
+        connected = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in connected:
             task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        await asyncio.gather(*connected, return_exceptions=True)
