@@ -29,7 +29,7 @@ AGENT_PARTS = (
     *("__init__.py", "errors.py", "files.py", "http_proxy.py", "log_setup.py", "retry.py", "text.py"),
     *("causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
-    *("job/__init__.py", "job/task.py", "job/fields.py", "job/record.py", "job/status.py"),
+    *(f"job/{name}.py" for name in ("__init__", "events", "fields", "record", "status", "task")),
 )
 OPERATOR_PARTS = (
     *AGENT_PARTS,
