@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import tomllib
 
-from petctl.config import kinds
+from petctl import kinds
 from petctl.jobs import JobHandle
 from tests.conformance import backend as has
 from tests.conformance.backend import ROOT, Backend

@@ -24,7 +24,7 @@ import click
 
 from petctl.cli.group import petctl
 from petctl.cli.stdout_errors import NO_ROOM
-from petctl.cli.terminal.terminal import guarded
+from petctl.console.terminal import guarded
 from petctl.errors import InternalError, PetctlError, UsageError, is_no_room
 
 INTERRUPTED = 130

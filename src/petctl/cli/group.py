@@ -1,14 +1,13 @@
 """The click group: finds a verb's file by its name, when it is typed.
 
-`petctl.cli.ROOM.NAME` (`NAME_` for a word of Python's own) holds the click command called `command`. Nothing of a verb
-is imported before it is needed.
+`petctl.cli.ROOM.NAME` holds the click command called `command`; verbs that are one kind's alone are in the kind's
+package (`petctl.kinds`). Nothing of a verb is imported before it is needed.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import keyword
 import os
 from collections.abc import Collection
 from typing import cast
@@ -17,28 +16,33 @@ import click
 
 from petctl import __version__
 from petctl.cli.verbs import MODULES, VERBS, overview
+from petctl.kinds import COMMANDS, brought_verbs, load_command
+
+
+def verbs_of_others() -> list[str]:
+    """Verbs that other packages bring; none of them takes the place of petctl's own."""
+    return [verb for verb in brought_verbs() if verb not in VERBS]
 
 
 class LazyGroup(click.Group):
     """A group whose commands are files."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
+        return [*VERBS, *verbs_of_others()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        file = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
-        module = MODULES.get(cmd_name, f"petctl.cli.jobs.{file}")
-        return cast(click.Command, importlib.import_module(module).command)
+        if cmd_name in VERBS and cmd_name not in COMMANDS:
+            module = MODULES.get(cmd_name, f"petctl.cli.jobs.{cmd_name}")
+            return cast(click.Command, importlib.import_module(module).command)
+        return cast("click.Command | None", load_command(cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word = args[0]
-        if word in VERBS or word.startswith("-"):
+        if word in VERBS or word.startswith("-") or word in verbs_of_others():
             return super().resolve_command(ctx, args)
-        raise click.UsageError(f"unknown command {word!r}.{advice(word)}", ctx)
+        raise click.UsageError(f"unknown command {word!r}.{advice(word, self.list_commands(ctx))}", ctx)
 
     def get_help(self, ctx: click.Context) -> str:
         return overview()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, TypeVar
 import click
 
 from petctl.cli.option_order import hint_at_options_behind, options_first, takes_value
-from petctl.cli.options import output_option
+from petctl.console.commands import output_option
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:

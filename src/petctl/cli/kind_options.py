@@ -17,8 +17,9 @@ def parse_options(texts: Sequence[str], cluster: str) -> dict[str, dict[str, Any
         return {}
     from petctl.clusters.base import cluster_kind
     from petctl.home import petctl_home
-    from petctl.job.spec.options import canonical_kind, find_options
+    from petctl.job.spec.options import find_options
     from petctl.job.spec.problems import did_you_mean
+    from petctl.kinds import canonical_kind
 
     kind = canonical_kind(cluster_kind(cluster, petctl_home())[0])
     schema = find_options(kind)
@@ -46,7 +47,8 @@ def option_records(cluster: str) -> tuple[str, list[tuple[str, str]]]:
     """The options of a cluster's kind for its help, with their heading; none where there is no such cluster."""
     from petctl.clusters.base import cluster_kind
     from petctl.home import petctl_home
-    from petctl.job.spec.options import canonical_kind, describe_options, find_options
+    from petctl.job.spec.options import describe_options, find_options
+    from petctl.kinds import canonical_kind
 
     try:
         kind = canonical_kind(cluster_kind(cluster, petctl_home())[0])

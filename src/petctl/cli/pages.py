@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 import petctl
-from petctl.cli.group import advice
-from petctl.cli.options import examples
+from petctl.cli.group import advice, verbs_of_others
 from petctl.cli.verbs import VERBS, overview
+from petctl.console.commands import examples
 
 _PACKAGE = Path(petctl.__file__).parent
 
@@ -24,7 +24,10 @@ def pages() -> dict[str, Path]:
 
 
 def _contents() -> str:
-    lines = [overview(), "", "Pages, shown by 'petctl help PAGE':"]
+    lines = [overview()]
+    if others := verbs_of_others():
+        lines += ["", f"Commands of other packages: {', '.join(others)}"]
+    lines += ["", "Pages, shown by 'petctl help PAGE':"]
     for name, page in pages().items():
         with open(page, encoding="utf-8") as file:
             lines.append(f"  {name:<22}{file.readline().lstrip('# ').rstrip()}")
@@ -51,8 +54,11 @@ def command(topic: tuple[str, ...]) -> None:
         return
     known, name = pages(), " ".join(topic)
     page = known.get(name) or known.get(name.removesuffix(".md"))
+    if page is None and topic[0] in verbs_of_others():
+        click.get_current_context().find_root().command.main([*topic, "--help"], "petctl", standalone_mode=False)
+        return
     if page is None:
-        raise click.UsageError(f"unknown page or command {name!r}.{advice(name, [*VERBS, *known])}")
+        raise click.UsageError(f"unknown page or command {name!r}.{advice(name, [*VERBS, *verbs_of_others(), *known])}")
     text = page.read_text(encoding="utf-8")
     if not sys.stdout.isatty() or "NO_COLOR" in os.environ:
         click.echo(text, nl=False)
@@ -60,6 +66,6 @@ def command(topic: tuple[str, ...]) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from petctl.cli.terminal.terminal import raw
+    from petctl.console.terminal import raw
 
     Console(file=raw(sys.stdout), width=min(Console().width, 120)).print(Markdown(text, hyperlinks=False))

@@ -39,18 +39,16 @@ GROUPS = {
     },
 }
 
-MODULES = {  # of verbs that are not about a job: those are in cli/jobs
+MODULES = {  # of verbs that are not about a job: those are in cli/jobs; a kind's own: `petctl.kinds`
     "cluster": "petctl.cli.clusters.cluster",
     "compat": "petctl.compat.install",
     "completion": "petctl.cli.completion",
     "data": "petctl.cli.data.data",
     "help": "petctl.cli.pages",
-    "operator": "petctl.cli.clusters.operator",
     "outputs": "petctl.cli.data.outputs",
     "secret": "petctl.cli.clusters.secret",
     "sweep": "petctl.cli.sweeps.sweep",
     "token": "petctl.cli.clusters.token",
-    "volume": "petctl.cli.clusters.volume",
 }
 VERBS = {name: summary for verbs in GROUPS.values() for name, summary in verbs.items()}
 

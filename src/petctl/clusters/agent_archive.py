@@ -29,11 +29,11 @@ AGENT_PARTS = (
     *("__init__.py", "errors.py", "files.py", "http_proxy.py", "log_setup.py", "retry.py", "text.py"),
     *("causes.py", "causes.ini"),
     *("rendezvous", "storage/__init__.py", "storage/core", "agent", "controller", "elastic"),
-    *("job/__init__.py", "job/task.py", "job/fields.py", "job/record.py", "job/status.py"),
+    *(f"job/{name}.py" for name in ("__init__", "events", "fields", "record", "status", "task")),
 )
 OPERATOR_PARTS = (
     *AGENT_PARTS,
-    *("config", "kube", "unattended.py"),
+    *("config", "kinds.py", "kube", "unattended.py"),
     *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate", "job_files")),
     "clusters/kubernetes",
 )
@@ -51,6 +51,7 @@ FOR_SUBMITTERS = {
             "log_follow",
             "worker_command",
         ),
+        *("commands/__init__", "commands/import_", "commands/operator", "commands/volume"),
         *("convert/__init__", "convert/convert", "convert/converted", "convert/launcher_args", "convert/validation"),
         *("pods/node_losses", "pods/pod_options", "pods/schema", "pods/unschedulable"),
     )

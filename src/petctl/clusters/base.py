@@ -5,8 +5,7 @@ says where agents find it. Nothing here knows rounds or ranks: that is the rende
 `build_record` makes the exact objects that `submit` will create, and `render` prints them.
 
 A new cluster kind is a package with a `connect(home, settings)` that gives a `Cluster`, named by an entry point of the
-group `petctl.clusters` (`petctl.config.kinds`). It is imported when it is used: no command pays for another cluster's
-SDK.
+group `petctl.clusters` (`petctl.kinds`). It is imported when it is used: no command pays for another cluster's SDK.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from petctl.config.kinds import DEFAULT, KINDS, all_kinds, find_kind, is_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import PetctlError, UsageError
 from petctl.job.record import Output
+from petctl.kinds import DEFAULT, KINDS, all_kinds, find_kind, is_kind
 
 if TYPE_CHECKING:
     from petctl.job.record import JobRecord

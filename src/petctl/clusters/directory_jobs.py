@@ -33,6 +33,7 @@ from petctl.clusters.building import RecordBuilder
 from petctl.clusters.foreground import run_in_foreground
 from petctl.clusters.job_files import new_credentials, write_job_files
 from petctl.clusters.printed import LogFiles, final_status, printed_status
+from petctl.controller.job_files import JOIN
 from petctl.controller.journals.records import first_status
 from petctl.controller.termination_message import read_message, write_message
 from petctl.errors import Unreachable
@@ -95,7 +96,7 @@ class DirectoryJob(Inspection):
 
     def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
         files = self.directory / "job"
-        return ask_with_files(files / "join.json", files / "token", call, patience, params)
+        return ask_with_files(files / JOIN, files / "token", call, patience, params)
 
 
 class DirectoryBackend(Backend[DirectoryJob]):
@@ -157,7 +158,7 @@ class DirectoryBackend(Backend[DirectoryJob]):
         running = self.running(directory)
         for node in map(str, range(wanted)):
             if node not in running:
-                words = ["join", "--file", "job/join.json", "--node", node, "--state-dir", f"state-{node}"]
+                words = ["join", "--file", f"job/{JOIN}", "--node", node, "--state-dir", f"state-{node}"]
                 self.start(directory, node, [*words, "--leave-code", str(LEFT), "--stream", "--tagged"])
 
     def record(self, job_id: str) -> JobRecord:

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from petctl.clusters.certificate import make_certificate
+from petctl.controller.job_files import GRANTS, JOIN
 from petctl.errors import Refused
 from petctl.job.record import JobRecord
 from petctl.rendezvous.net.join_file import JoinFile, encode_join
-
-GRANTS = "grants.json"
-JOIN = "join.json"
 
 
 def new_credentials(record: JobRecord, home: Path, locator: Mapping[str, str]) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ with rank and round (`petctl.agent.logs.stream`). So any platform that keeps wha
 
 from __future__ import annotations
 
-import json
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -18,6 +17,7 @@ from typing import Any
 
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.errors import InternalError
+from petctl.job.events import parse_event
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
 
@@ -107,14 +107,14 @@ def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:
 def event_lines(items: Iterable[Item]) -> Iterator[dict[str, Any]]:
     """The events among what a coordinator prints; its last status is none."""
     for _, text in items:
-        event = _event(text)
+        event = parse_event(text)
         if event is not None and event["kind"] != FINAL:
             yield event
 
 
 def printed_status(lines: Iterable[bytes]) -> JobStatus | None:
     """The status among the last lines of a coordinator that has ended."""
-    for event in filter(None, map(_event, lines)):
+    for event in filter(None, map(parse_event, lines)):
         if event["kind"] == FINAL and isinstance(event.get("status"), dict):
             with suppress(InternalError):
                 return JobStatus.from_dict(event["status"])
@@ -133,11 +133,3 @@ def final_status(record: JobRecord, message: Mapping[str, Any], printed: JobStat
         return replace(close_status(printed, outcome, finished), error=printed.error)
     known = {key: message[key] for key in ("size", "spent", "round", "started") if message.get(key) is not None}
     return close_status(JobStatus.from_dict({**first_status(record).pack(), **known}), outcome, finished)
-
-
-def _event(text: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(text)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) and "kind" in event else None

@@ -1,8 +1,7 @@
 """Making clusters: what a kind supplies beside its backend, so that `petctl cluster create -k KIND` works.
 
-A provisioner is a module or an object with these functions. petctl's own is a table in `config/kinds.py`; a package
-brings one by an entry point of the group `petctl.provisioners`, named as its kind. The local kind's is
-`clusters/local/pools`: shares of this machine.
+A provisioner is a module or an object with these functions. `petctl.kinds` says which kind has one. The local kind's
+is `clusters/local/pools`: shares of this machine.
 
 A view is a dict with `name`, `scale` ({mode: manual, nodes} or {mode: auto, min, max}), `nodes`, `counts` (state ->
 nodes), `running` and `queued` (ids of jobs); a kind may add to it. A node's row has name, state, since, job, job_node
@@ -15,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from petctl.config.kinds import all_kinds, load_provisioner
 from petctl.errors import UsageError
+from petctl.kinds import all_kinds, load_provisioner
 
 View = dict[str, Any]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from petctl.cli.options import Verbs, examples, output_option, print_json
 from petctl.compat.act import package as actpackage
 from petctl.compat.act.package import MARK, Where, is_ours, may_be_written, user_folder
+from petctl.console.commands import Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 from petctl.files import replacing
 

@@ -2,6 +2,5 @@
 
 settings.py  finds and reads the files; the settings of clusters and stores
 keys.py      every key that there may be: a misspelt one is an error
-kinds.py     which kinds of clusters there are, also those of other packages
 trust.py     whose files are accepted: one's own and root's
 """

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from petctl.config.kinds import KINDS, is_kind
 from petctl.errors import UsageError
+from petctl.kinds import KINDS, canonical_kind, is_kind
 
 TOP = ("clusters", "stores", "folders", "store", "cache", "mounts", "secrets")
 USERS_OWN = ("trusted",)  # a project cannot vouch for itself
@@ -52,7 +52,7 @@ def _cluster_keys(kind: str, section: Mapping[Any, Any]) -> Collection[str]:
         return LOCAL
     if set(section) <= set(KUBERNETES):  # nothing more has to be imported
         return KUBERNETES
-    if kind in ("kubernetes", "k8s"):
+    if canonical_kind(kind) == "kubernetes":
         return kubernetes_keys()
     return (*LOCAL, *kubernetes_keys())  # the other file may say of which kind it is
 

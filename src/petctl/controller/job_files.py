@@ -16,14 +16,17 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Dict, Optional
+from typing import TYPE_CHECKING, Dict, Optional
 
 from petctl.errors import NotFound, UsageError
 from petctl.files import replacing
 from petctl.job.record import JobRecord
 from petctl.rendezvous.net.join_file import JoinFile, read_join_file
-from petctl.storage.core.grants import Grant
 
+if TYPE_CHECKING:
+    from petctl.storage.core.grants import Grant
+
+JOIN, GRANTS = "join.json", "grants.json"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,253}")  # of a key in a Secret; whoever may edit a ConfigMap can write any other
 
 
@@ -38,7 +41,7 @@ class Material:
 
     def join(self) -> Optional[JoinFile]:
         """Where the job's coordinator is found; None where nobody has said so."""
-        path = self._directory / "join.json"
+        path = self._directory / JOIN
         return read_join_file(path).for_control(self.token) if path.exists() else None
 
     @property
@@ -56,12 +59,14 @@ class Material:
 
     def grants(self) -> Dict[str, Grant]:
         """What the coordinator may sign for."""
-        if not (self._directory / "grants.json").exists():
+        if not (self._directory / GRANTS).exists():
             return {}
+        from petctl.storage.core.grants import Grant  # names of these files are read by commands, too
+
         try:
-            return {name: Grant(**fields) for name, fields in json.loads(self._text("grants.json")).items()}
+            return {name: Grant(**fields) for name, fields in json.loads(self._text(GRANTS)).items()}
         except (ValueError, TypeError, AttributeError):
-            raise UsageError(f"{self._directory / 'grants.json'} has no grants; submit the job again") from None
+            raise UsageError(f"{self._directory / GRANTS} has no grants; submit the job again") from None
 
     def join_code(self, target: Path) -> bool:
         """Makes one archive of the pieces, once; False where the job has no code of its own. Nodes check what is in

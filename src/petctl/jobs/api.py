@@ -23,7 +23,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from petctl.clusters.base import AlreadyExists, Cluster, LogFilter, LogLine, find_cluster
-from petctl.config.kinds import DEFAULT
 from petctl.config.settings import resource_settings
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.home import petctl_home
@@ -33,6 +32,7 @@ from petctl.jobs.names import JOBS, Called, checked_id, find_id, name_of, new_id
 from petctl.jobs.registry import Registry
 from petctl.jobs.secrets import own_secrets
 from petctl.jobs.status import Status
+from petctl.kinds import DEFAULT
 
 ATTEMPTS = 20  # to find a free id; with four characters the second one is rare
 LONGEST_WATCH = 3600.0

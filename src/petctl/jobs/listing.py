@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.base import Cluster, Listed, find_cluster
-from petctl.config.kinds import DEFAULT, KINDS
 from petctl.config.settings import cluster_names, cluster_settings, resource_settings
 from petctl.errors import InternalError, PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.jobs.registry import Registry
 from petctl.jobs.status import Status, damaged_status
+from petctl.kinds import DEFAULT, KINDS, canonical_kind
 from petctl.text import counted
 from petctl.unattended import unattended
 
@@ -80,9 +80,9 @@ def other_clusters(home: Path) -> list[str]:
             settings = cluster_settings(name) or ({} if name in KINDS else resource_settings(home, name))
         except UsageError:  # made on this machine and being deleted
             continue
-        kind = KINDS.get(str(settings.pop("kind", name)), name)
-        if kind != KINDS[DEFAULT]:
-            found.setdefault((kind, repr(sorted(settings.items()))), name)
+        kind = canonical_kind(str(settings.pop("kind", name)))
+        if kind != DEFAULT:
+            found.setdefault((kind if kind in KINDS else name, repr(sorted(settings.items()))), name)
     return sorted(found.values())
 
 

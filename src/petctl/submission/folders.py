@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from petctl.config.kinds import DEFAULT, all_kinds, is_kind
 from petctl.config.settings import cluster_settings, project_root, sections
 from petctl.errors import SpecError, UsageError
 from petctl.job.spec import Job
 from petctl.job.spec.folders import MODES, Folder, folder_name
 from petctl.job.spec.folders import folders as read_folders
+from petctl.kinds import DEFAULT, all_kinds, is_kind
 from petctl.storage.stores.location import Location, parse_location
 
 MARK = "@"

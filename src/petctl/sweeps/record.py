@@ -12,8 +12,6 @@ A sweep is there when its directory has its name, which happens in one step. Wha
 
 from __future__ import annotations
 
-import errno
-import json
 import os
 import re
 import secrets
@@ -27,9 +25,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from petctl.errors import InternalError, NotFound, PetctlError, UsageError
-from petctl.files import is_locked, make_private_directory, release, take_lock
-from petctl.files import read_json_or_none as read_json
+from petctl.files import is_locked, make_private_directory, read_json_or_none, release, take_lock
 from petctl.home import petctl_home, write_json
+from petctl.job.events import append_event, parse_events
 from petctl.job.file.read import job_from_dict
 from petctl.job.spec import Job
 
@@ -114,16 +112,10 @@ class SweepDirectory:
         write_json(self.path / "limits.json", msgspec.to_builtins(limits), durable=True)
 
     def note(self, kind: str, **facts: Any) -> dict[str, Any]:
-        """Appends an event, in one write: others append too."""
+        """Appends an event; others append too."""
         event = {"time": time.time(), "kind": kind, **facts}
-        line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
         try:
-            with (self.path / "events.jsonl").open("a+b", buffering=0) as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
-                if file.read(1) not in (b"", b"\n"):  # a line that was cut off must not spoil this one
-                    line = b"\n" + line
-                if file.write(line) < len(line):  # the last bytes of a disk
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            append_event(self.path / "events.jsonl", event)
         except OSError as error:
             raise PetctlError(f"{self.path} could not be written: {error.strerror}") from None
         return event
@@ -137,15 +129,7 @@ class SweepDirectory:
         except FileNotFoundError:
             return [], after
         whole = data[: data.rfind(b"\n") + 1]
-        found = []
-        for line in whole.splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict) and "kind" in event:
-                found.append(event)
-        return found, after + len(whole)
+        return parse_events(whole), after + len(whole)
 
     def driven(self) -> bool:
         """Whether somebody drives it."""
@@ -250,7 +234,7 @@ def _link(source: Path, place: Path) -> None:
 
 
 def _decoded(path: Path, kind: type[Decoded]) -> Decoded:
-    data = read_json(path)
+    data = read_json_or_none(path)
     try:
         if data is not None:
             return msgspec.convert(data, kind)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.errors import PetctlError
+from petctl.files import read_json_or_none
 from petctl.jobs import JobHandle, list_jobs
 from tests.integration.local.conftest import (
     Stage,
@@ -116,7 +117,7 @@ def supervisors(handle: JobHandle) -> list[int]:
 
 def another_supervisor(handle: JobHandle, before: list[int]) -> int:
     """The process id of one that is none of those before, 0 as long as there is none."""
-    place = read_json(job_path(handle) / "coordinator.json") or {"pid": 0}
+    place = read_json_or_none(job_path(handle) / "coordinator.json") or {"pid": 0}
     return 0 if place["pid"] in before else int(place["pid"])
 
 

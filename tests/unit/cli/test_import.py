@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from petctl.cli.jobs.import_ import command
+from petctl.clusters.kubernetes.commands.import_ import command
 from petctl.errors import UsageError
 
 FOREIGN = Path(__file__).parents[1] / "clusters" / "kubernetes" / "foreign" / "elasticjob.yaml"

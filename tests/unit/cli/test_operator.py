@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from petctl.cli.clusters.operator import command
+from petctl.clusters.kubernetes.commands.operator import command
 from petctl.errors import UsageError
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from petctl.cli.terminal.screen import Repeats
+from petctl.console.screen import Repeats
 
 FIRST = b'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: x\n'
 

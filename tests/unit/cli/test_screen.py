@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from petctl.cli.terminal.screen import Screen
 from petctl.clusters.base import LogLine as Line
+from petctl.console.screen import Screen
 
 
 class Pipe(io.BytesIO):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from petctl.cli.terminal.terminal import OwnWords, shown
+from petctl.console.terminal import OwnWords, shown
 
 TITLE = "\x1b]0;gotcha\x07"
 CLEAR = "\x1b[2J"

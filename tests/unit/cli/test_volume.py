@@ -8,7 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from petctl.cli.clusters.volume import command
+from petctl.clusters.kubernetes.commands.volume import command
 from petctl.errors import UsageError
 
 NFS = ["--kind", "nfs", "--id", "files.example.org:/export", "data"]

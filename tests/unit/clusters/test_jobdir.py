@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, read_json, write_json, write_once, write_text
+from petctl.clusters.local.job_directory import JobDirectory, raise_epoch, write_json, write_once, write_text
 from petctl.errors import InternalError, NoRoom
-from petctl.files import is_locked, take_lock
+from petctl.files import is_locked, read_json_or_none, take_lock
 
 
 def test_an_outcome_is_never_changed(tmp_path: Path) -> None:
     path = tmp_path / "outcome.json"
     assert write_once(path, {"state": "succeeded"})
     assert not write_once(path, {"state": "failed"})
-    assert read_json(path) == {"state": "succeeded"}
+    assert read_json_or_none(path) == {"state": "succeeded"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["outcome.json"]
 
 
@@ -35,7 +35,7 @@ def test_a_file_system_without_links_keeps_the_first_outcome_too(
     path = tmp_path / "outcome.json"
     assert write_once(path, {"state": "succeeded"})
     assert not write_once(path, {"state": "failed"})
-    assert read_json(path) == {"state": "succeeded"}
+    assert read_json_or_none(path) == {"state": "succeeded"}
     assert [entry.name for entry in tmp_path.iterdir()] == ["outcome.json"]
 
 
@@ -43,7 +43,7 @@ def test_files_are_replaced_whole_and_private_ones_stay_private(tmp_path: Path) 
     path = tmp_path / "secret.json"
     write_json(path, {"a": 1}, mode=0o600, durable=True)
     write_json(path, {"a": 2}, mode=0o600)
-    assert read_json(path) == {"a": 2}
+    assert read_json_or_none(path) == {"a": 2}
     assert path.stat().st_mode & 0o777 == 0o600
 
 
@@ -52,7 +52,7 @@ def test_a_torn_file_is_no_file(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "status.json"
     if content is not None:
         path.write_bytes(content)
-    assert read_json(path) is None
+    assert read_json_or_none(path) is None
 
 
 def test_epochs_only_grow(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_what_has_a_reserve_is_written_to_a_full_disk_again_and_again(full: JobD
     assert [raise_epoch(full) for _ in range(12)] == list(range(1, 13))
     for pid in (70000, 7, 70000):  # a shorter text leaves nothing of the longer one
         write_json(full.coordinator, {"pid": pid}, reserved=True)
-        assert read_json(full.coordinator) == {"pid": pid}
+        assert read_json_or_none(full.coordinator) == {"pid": pid}
 
 
 def test_what_has_no_room_is_an_error_and_leaves_no_torn_file(full: JobDirectory) -> None:
@@ -133,7 +133,7 @@ def test_what_has_no_room_is_an_error_and_leaves_no_torn_file(full: JobDirectory
         write_text(full.wanted, "3\n", reserved=True)
     with pytest.raises(NoRoom):
         write_json(full.status, {"state": "x" * (300 << 10)}, reserved=True)  # more than was set aside
-    assert read_json(full.status) is None
+    assert read_json_or_none(full.status) is None
     full.give_back()
     assert list(full.path.iterdir()) == []
 
@@ -150,7 +150,7 @@ def test_drafts_of_killed_writers_go_with_the_reserves(full: JobDirectory) -> No
 
 def test_the_last_status_is_written_to_a_full_disk(full: JobDirectory) -> None:
     write_json(full.status, {"state": "failed", "nodes": ["x" * 1000] * 200}, reserved=True)
-    assert (read_json(full.status) or {})["state"] == "failed"
+    assert (read_json_or_none(full.status) or {})["state"] == "failed"
 
 
 def test_other_trouble_with_the_disk_is_told_as_it_is(tmp_path: Path) -> None:

@@ -6,18 +6,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
+from petctl import kinds
 from petctl.cli.clusters.cluster import command
+from petctl.cli.failures import run_to_exit_code
+from petctl.cli.group import petctl as group
 from petctl.cli.jobs.run import command as run
+from petctl.cli.verbs import VERBS
 from petctl.clusters.base import find_cluster
 from petctl.clusters.provisioner import find_provisioner
-from petctl.config import kinds
 from petctl.errors import SpecError, UsageError
 from petctl.job.file.read import job_from_dict
 from petctl.job.file.write import job_to_dict
-from petctl.job.spec import options
 from tests.unit.cli.test_words import job_of
 
 STRANGER = """
@@ -68,6 +72,20 @@ class RackOptions(Options):
 """
 
 
+COMMAND = """
+import click
+
+from petctl.console.commands import examples, output_option, print_json
+
+
+@click.command("racks", epilog=examples("petctl racks"))
+@output_option()
+def command(output):
+    \"\"\"List the racks.\"\"\"
+    print_json(["a", "b"]) if output == "json" else click.echo("a b")
+"""
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home, beside an installed package that brings the kind `strange`."""
@@ -77,18 +95,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (site / "strange-1.0.dist-info/entry_points.txt").write_text(
         "[petctl.clusters]\nstrange = strange_cluster:connect\n[petctl.provisioners]\nstrange = strange_cluster:racks\n"
         "[petctl.options]\nstrange = strange_options:RackOptions\n"
+        "[petctl.commands]\nracks = strange_command:command\nrun = strange_command:command\n"
     )
     (site / "strange_cluster.py").write_text(STRANGER)
     (site / "strange_options.py").write_text(OPTIONS)
+    (site / "strange_command.py").write_text(COMMAND)
     monkeypatch.syspath_prepend(site)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.chdir(tmp_path)
-    for brought in (kinds._brought, options._brought):
-        brought.cache_clear()
+    kinds._brought.cache_clear()
     yield tmp_path / "home"
-    for brought in (kinds._brought, options._brought):
-        brought.cache_clear()
-    for module in ("strange_cluster", "strange_options"):
+    kinds._brought.cache_clear()
+    for module in ("strange_cluster", "strange_command", "strange_options"):
         sys.modules.pop(module, None)
 
 
@@ -150,3 +168,35 @@ def test_a_strangers_kind_brings_its_options_without_its_modules(home: Path) -> 
     with pytest.raises(UsageError, match=r"strange clusters have no option 'racks'; did you mean 'rack'\?"):
         job_of("-c", "lab", "-O", "racks=1", "train.py")
     assert "strange_cluster" not in sys.modules
+
+
+def test_a_strangers_kind_brings_a_verb(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def petctl(*words: str) -> tuple[int, str, str]:
+        code = run_to_exit_code(words)
+        return code, *capsys.readouterr()
+
+    assert petctl("racks") == (0, "a b\n", "")
+    assert petctl("racks", "-o", "json") == (0, '[\n  "a",\n  "b"\n]\n', "")
+    assert "Usage: petctl racks" in petctl("help", "racks")[1]
+    assert "Commands of other packages: racks\n" in petctl("help")[1]
+    code, _, said = petctl("rakcs")
+    assert code == 2 and "unknown command 'rakcs'. Did you mean racks?" in said
+    assert "train.py" in petctl("run", "--help")[1], "no package takes a verb of petctl's"
+
+
+def test_the_shell_completes_verbs_of_strangers(home: Path) -> None:
+    complete = ShellComplete(group, {}, "petctl", "_PETCTL_COMPLETE")
+    assert [item.value for item in complete.get_completions([], "ra")] == ["racks"]
+    assert [item.value for item in complete.get_completions([], "ru")] == ["run"]
+    assert "volume" in [item.value for item in complete.get_completions([], "vol")]
+
+
+def test_verbs_of_petctl_are_found_without_reading_entry_points(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(group: str) -> None:
+        raise AssertionError("entry points were read")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kinds, "_brought", read)
+        for verb in VERBS:
+            found = group.get_command(click.Context(group), verb)
+            assert found is not None and found.name == verb

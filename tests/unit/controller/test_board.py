@@ -14,8 +14,9 @@ import pytest
 
 from petctl.controller.journals.container import ContainerJournal
 from petctl.controller.journals.event_printer import Printer
-from petctl.controller.journals.records import first_status, read_events
+from petctl.controller.journals.records import first_status
 from petctl.controller.termination_message import read_message
+from petctl.job.events import read_events
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import Outcome
 from tests.unit.records import job_record

@@ -7,16 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from petctl.controller.journals.records import (
-    KEPT_ROUNDS,
-    History,
-    append_event,
-    close_status,
-    first_status,
-    new_event,
-    read_events,
-)
+from petctl.controller.journals.records import KEPT_ROUNDS, History, close_status, first_status
 from petctl.controller.status_builder import node_rows, sentence_of, state_of
+from petctl.job.events import append_event, new_event, read_events
 from petctl.job.status import ErrorStatus, NodeStatus
 from petctl.rendezvous.core.events import LEFT
 from petctl.rendezvous.core.messages import Failure, Outcome, encode
@@ -72,7 +65,7 @@ def test_a_torn_line_costs_only_itself(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     append_event(path, new_event("started", "a"))
     with open(path, "a") as file:
-        file.write('{"time": 1, "kind": "run')
+        file.write("[" * 100_000 + '\n[1]\n{"time": 1}\n{"time": 1, "kind": "run')
     append_event(path, new_event("closing", "b", code=3))
     assert [(event["kind"], event["sentence"]) for event in read_events(path)] == [("started", "a"), ("closing", "b")]
     assert read_events(tmp_path / "none") == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.cli.clusters.cluster_file import description, pairs, seconds
-from petctl.cli.options import Verbs, examples, output_option, print_json
+from petctl.console.commands import Verbs, examples, output_option, print_json
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from petctl.cli.options import Verbs, examples, output_option, print_json
+from petctl.console.commands import Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 
 _CLUSTER = click.option(

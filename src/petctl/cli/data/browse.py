@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator
 import click
 
 from petctl.cli.data.folders import source_of, unmistakable
-from petctl.cli.options import examples, output_option, print_json
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import NoSuchPlace, UsageError
 from petctl.text import counted
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from petctl.cli.options import Verbs, examples, output_option, print_json
+from petctl.console.commands import Verbs, examples, output_option, print_json
 from petctl.text import counted
 
 if TYPE_CHECKING:

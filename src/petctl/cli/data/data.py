@@ -10,7 +10,7 @@ import click
 from petctl.cli.data.browse import du, ls, rm, url
 from petctl.cli.data.cache import cache
 from petctl.cli.data.folders import both_ends, location_of, source_of, unmistakable
-from petctl.cli.options import Decorated, Verbs, examples, output_option
+from petctl.console.commands import Decorated, Verbs, examples, output_option
 from petctl.errors import UsageError
 from petctl.text import counted
 

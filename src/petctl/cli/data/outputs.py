@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Iterator
 
 import click
 
-from petctl.cli.options import Verbs, examples, job_argument, output_option, print_json
+from petctl.cli.options import job_argument
+from petctl.console.commands import Verbs, examples, output_option, print_json
 from petctl.errors import NoSuchPlace, UsageError
 
 if TYPE_CHECKING:

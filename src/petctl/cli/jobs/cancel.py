@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from petctl.cli.options import examples, find_jobs, jobs_argument, output_option, print_json
+from petctl.cli.options import find_jobs, jobs_argument
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import UsageError
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from petctl.cli.options import complete_job, examples, output_option, print_json
+from petctl.cli.options import complete_job
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:

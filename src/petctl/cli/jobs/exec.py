@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from petctl.cli.options import complete_job, examples
+from petctl.cli.options import complete_job
+from petctl.console.commands import examples
 from petctl.errors import UsageError
 
 

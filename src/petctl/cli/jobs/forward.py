@@ -7,7 +7,8 @@ import time
 
 import click
 
-from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.cli.options import job_argument
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import UsageError
 
 STEP = 2.0  # seconds between two looks at the job

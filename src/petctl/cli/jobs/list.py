@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from petctl.cli.options import examples, output_option, print_json, print_unanswered
+from petctl.cli.options import print_unanswered
 from petctl.cli.terminal.text import duration
+from petctl.console.commands import examples, output_option, print_json
 
 if TYPE_CHECKING:
     from petctl.jobs import Status

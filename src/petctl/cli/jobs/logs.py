@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Iterator
 
 import click
 
-from petctl.cli.options import examples, job_argument, output_option
+from petctl.cli.options import job_argument
+from petctl.console.commands import examples, output_option
 from petctl.errors import NotFound
 
 if TYPE_CHECKING:
@@ -52,8 +53,8 @@ def command(
     -o json every line is one JSON document on stdout.
     """
     from petctl.cli.terminal.follow import copy_lines
-    from petctl.cli.terminal.screen import Screen
     from petctl.cli.terminal.text import many_workers, task_names
+    from petctl.console.screen import Screen
     from petctl.jobs import get
 
     handle = get(job, patient=follow)

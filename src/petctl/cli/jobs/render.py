@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, JobCommand, build_job, job_options
-from petctl.cli.options import examples
+from petctl.console.commands import examples
 
 
 @click.command(

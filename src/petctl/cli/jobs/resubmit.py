@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from petctl.cli.jobs.submit import announce
-from petctl.cli.options import examples, output_option
+from petctl.console.commands import examples, output_option
 
 
 @click.command(

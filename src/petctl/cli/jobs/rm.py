@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from petctl.cli.options import examples, find_jobs, jobs_argument, output_option, print_json, print_unanswered
+from petctl.cli.options import find_jobs, jobs_argument, print_unanswered
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import InternalError, PetctlError, UsageError
 
 if TYPE_CHECKING:
@@ -69,10 +70,10 @@ def _ended(cluster: str | None) -> tuple[list[JobHandle], list[Kept]]:
     """The ended jobs of one cluster; without a name, of this machine, and then those of the others, which stay: a
     namespace may hold jobs of many users."""
     from petctl.clusters.base import find_cluster
-    from petctl.config.kinds import DEFAULT
     from petctl.home import petctl_home
     from petctl.jobs import JobHandle, list_jobs
     from petctl.jobs.listing import list_by_cluster
+    from petctl.kinds import DEFAULT
     from petctl.text import counted
 
     found = {cluster: list_jobs(cluster)} if cluster else list_by_cluster(print_unanswered)

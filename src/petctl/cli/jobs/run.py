@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, JobCommand, job_options, prepare_job
-from petctl.cli.options import examples, print_json
+from petctl.console.commands import examples, print_json
 
 
 @click.command(
@@ -46,8 +46,8 @@ def command(detach: bool, **options: Any) -> int:
     from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
     from petctl.cli.terminal.ending import tell_end
     from petctl.cli.terminal.follow import Follower, held_interrupts
-    from petctl.cli.terminal.screen import Screen
     from petctl.cli.terminal.text import task_names
+    from petctl.console.screen import Screen
 
     as_json = options["output"] == "json"
     many = job.nodes.max > 1 or job.procs != "1" or bool(job.roles)

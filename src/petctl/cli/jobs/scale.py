@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from petctl.cli.options import examples, job_argument, output_option, print_json
+from petctl.cli.options import job_argument
+from petctl.console.commands import examples, output_option, print_json
 
 
 @click.command("scale", epilog=examples("petctl scale mnist-3f9k 3", "petctl scale 3f9k 1"))

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from petctl.cli.options import examples, job_argument, output_option, print_json
-from petctl.cli.terminal.terminal import raw
+from petctl.cli.options import job_argument
+from petctl.console.commands import examples, output_option, print_json
+from petctl.console.terminal import raw
 from petctl.errors import PetctlError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import click
 
 from petctl.cli.job_file import kept_secrets
 from petctl.cli.job_options import CONTEXT, JobCommand, job_options, prepare_job
-from petctl.cli.options import examples, print_json
+from petctl.console.commands import examples, print_json
 
 if TYPE_CHECKING:
     from petctl.job.spec.job import Prepared

@@ -6,7 +6,8 @@ import time
 
 import click
 
-from petctl.cli.options import examples, find_jobs, jobs_argument, output_option, print_json
+from petctl.cli.options import find_jobs, jobs_argument
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import UsageError
 
 TIMED_OUT = 3  # not 124: that is a job over its own time limit

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from petctl.cli.options import print_json
-from petctl.cli.terminal.terminal import raw, shown
 from petctl.cli.terminal.text import duration
+from petctl.console.commands import print_json
+from petctl.console.terminal import raw, shown
 from petctl.text import counted
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from petctl.cli.job_options import CONTEXT, JobCommand, job_options
-from petctl.cli.options import Verbs, examples, print_json
 from petctl.cli.sweeps.points import jobs_of, points_of, takes_names
 from petctl.cli.sweeps.verbs import VERBS
+from petctl.console.commands import Verbs, examples, print_json
 
 EXAMPLES = (
     "petctl sweep -p lr=0.1,0.01 -p bs=16:128:x2 train.py --lr '${lr}' --batch '${bs}'     a grid",

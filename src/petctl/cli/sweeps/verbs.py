@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from petctl.cli.options import examples, output_option, print_json
+from petctl.console.commands import examples, output_option, print_json
 from petctl.errors import InternalError, UsageError
 from petctl.text import counted
 

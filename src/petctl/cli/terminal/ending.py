@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from petctl.cli.terminal.screen import Screen
 from petctl.cli.terminal.text import duration, elapsed
+from petctl.console.screen import Screen
 
 if TYPE_CHECKING:
     from petctl.jobs import Status

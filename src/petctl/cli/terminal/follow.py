@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, Iterable, Iterator, Mapping, Sequence, TypeVar, Union
 
-from petctl.cli.terminal.screen import Screen
 from petctl.cli.terminal.text import duration, elapsed, progress_words
+from petctl.console.screen import Screen
 
 if TYPE_CHECKING:
     from petctl.jobs import JobHandle, LogLine, Status

@@ -8,8 +8,8 @@ from typing import Sequence
 
 import click
 
-from petctl.cli.terminal.terminal import raw, shown
 from petctl.cli.terminal.text import table
+from petctl.console.terminal import raw, shown
 
 STATE_STYLES = {
     "running": "green",

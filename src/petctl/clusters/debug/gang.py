@@ -25,8 +25,9 @@ from petctl.agent.workers.environment import RoundContext, worker_environment
 from petctl.agent.workers.processes import signal_group
 from petctl.clusters.backend import COORDINATOR, Inspection
 from petctl.clusters.printed import Item, Printed
-from petctl.controller.journals.records import History, close_status, first_status, new_event
+from petctl.controller.journals.records import History, close_status, first_status
 from petctl.errors import PetctlError, UsageError
+from petctl.job.events import new_event
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus, NodeStatus
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, SUCCEEDED, Failure, Outcome, Place

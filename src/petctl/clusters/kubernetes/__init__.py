@@ -9,6 +9,7 @@
     log_follow.py          log streams of its pods; logs.py: their lines
     admin_volumes.py       objects for an administrator to apply
     pods/                  templates of pods, and what became of pods
+    commands/              verbs that are Kubernetes' alone
     convert/               jobs that were written for other systems
     operator/              the process that reconciles ElasticJobs
 

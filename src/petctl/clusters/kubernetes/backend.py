@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.backend import ALL_NEEDS, COORDINATOR, NODE, Ask, Backend, Inspection, no_such_job
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Cluster, Listed
-from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes import job_status, logs
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
 from petctl.clusters.kubernetes.job_owner import Owner, Owners
@@ -32,6 +31,7 @@ from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
 from petctl.clusters.managed import ManagedCluster, check_stores, is_short, not_over
 from petctl.clusters.printed import Item, Printed, final_status
+from petctl.controller.job_files import GRANTS
 from petctl.errors import InternalError, NotFound
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job

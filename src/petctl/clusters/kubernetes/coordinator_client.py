@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.kubernetes.names import COORDINATOR, by_age, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
+from petctl.controller.job_files import JOIN
 from petctl.errors import InternalError, Unreachable
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import Forbidden, Gone, KubernetesError, Unauthorised
@@ -51,7 +52,7 @@ class CoordinatorClient:
         """What leads to it, as its nodes have it; `control`: with the right to steer."""
         data = self._api.get(path("secrets", self._namespace, object_name(job_id)))["data"]
         try:
-            join = decode_join(json.loads(base64.b64decode(data["join.json"])))
+            join = decode_join(json.loads(base64.b64decode(data[JOIN])))
             return join.for_control(base64.b64decode(data["token"]).decode().strip()) if control else join
         except (KeyError, ValueError) as error:
             raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None

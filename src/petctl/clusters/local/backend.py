@@ -36,7 +36,7 @@ from petctl.clusters.local import readers
 from petctl.clusters.local.addresses import check_listen, is_loopback
 from petctl.clusters.local.delete import remove_directory
 from petctl.clusters.local.finalize import CANCELLED_IN_LINE, finalize
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_text
+from petctl.clusters.local.job_directory import JobDirectory, write_json, write_text
 from petctl.clusters.local.job_status import list_statuses, newest_status
 from petctl.clusters.local.queue.queue import look, slots_of
 from petctl.clusters.local.record import LocalRequest, find_record, read_record
@@ -44,6 +44,7 @@ from petctl.clusters.local.submit import accept
 from petctl.clusters.local.upkeep import attend
 from petctl.clusters.managed import ManagedCluster
 from petctl.errors import InternalError, NoRoom, NotFound, PetctlError, Unreachable, UsageError, is_no_room
+from petctl.files import read_json_or_none
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job
 from petctl.job.status import JobStatus, NodeStatus
@@ -221,7 +222,7 @@ class LocalBackend(Backend[LocalJob]):
     def stuck_advice(self, job_id: str) -> str:
         """Names the process that has to go, where there is one."""
         directory = self._directory(job_id)
-        pid = (read_json(directory.coordinator) or {}).get("pid")
+        pid = (read_json_or_none(directory.coordinator) or {}).get("pid")
         if pid and directory.supervised():
             return f"Its supervisor does not answer. End it with: kill -9 {pid}; then"
         return f"See {directory.supervisor_log} for the reason, then"
@@ -232,7 +233,7 @@ class LocalBackend(Backend[LocalJob]):
             later = JobDirectory(self.jobs / other)
             if later.job.exists() and newest_status(later).finished is None:
                 raise InUse(f"{job.job_id} has the checkpoints that {other} uses, which has not ended")
-        cluster = str((read_json(directory.job) or {}).get("cluster", ""))
+        cluster = str((read_json_or_none(directory.job) or {}).get("cluster", ""))
         remove_directory(directory)
         with suppress(PetctlError, OSError):
             look(self.home, cluster or self.name)
@@ -301,7 +302,7 @@ class LocalBackend(Backend[LocalJob]):
                 )
             locator = {**join.locator, "outcome": str(directory.outcome)}
         else:
-            place = read_json(directory.coordinator)
+            place = read_json_or_none(directory.coordinator)
             if place is None:
                 raise UsageError(f"{job.job_id} has no coordinator yet; try again when it is no longer queued")
             host, _, port = str(place["address"]).rpartition(":")

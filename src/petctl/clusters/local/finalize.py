@@ -12,12 +12,12 @@ from contextlib import suppress
 from typing import Any, Mapping, Optional
 
 from petctl.clusters.local.controller.start_environment import forget_environment
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.processes import boot_id, sweep
 from petctl.clusters.local.queue.queue_claims import running_nodes, slots_of
 from petctl.clusters.local.record import LocalRequest, read_record
 from petctl.errors import PetctlError
-from petctl.files import release, take_lock
+from petctl.files import read_json_or_none, release, take_lock
 from petctl.job.status import JobStatus
 
 CANCELLED_IN_LINE = "cancelled while it was queued"
@@ -28,7 +28,7 @@ def finalize(directory: JobDirectory, reason: str) -> Optional[JobStatus]:
     after all."""
     from petctl.agent.data.new_files import keep_new_files  # few jobs are ended here
     from petctl.clusters.local.controller.journal import DirectoryJournal
-    from petctl.controller.journals.records import new_event
+    from petctl.job.events import new_event
     from petctl.rendezvous.core.messages import Outcome
 
     lock = take_lock(directory.supervisor_lock)
@@ -73,12 +73,12 @@ def clear(directory: JobDirectory, container: Mapping[str, Any]) -> str:
 
 def finished_at(directory: JobDirectory) -> float:
     """When the outcome was put on record."""
-    return float((read_json(directory.outcome) or {}).get("finished", time.time()))
+    return float((read_json_or_none(directory.outcome) or {}).get("finished", time.time()))
 
 
 def restarted(directory: JobDirectory) -> bool:
     """Whether the machine was restarted since the last supervisor wrote down where it is."""
-    place = read_json(directory.coordinator)
+    place = read_json_or_none(directory.coordinator)
     return place is not None and place.get("boot") not in ("", boot_id())
 
 

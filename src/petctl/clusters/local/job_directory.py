@@ -17,9 +17,7 @@ from typing import Dict, List
 
 from petctl.clusters.local.controller.disk_reserve import fill_spare, set_aside, spare_of, write_over
 from petctl.errors import InternalError, NoRoom, is_no_room, no_room_for
-from petctl.files import create, give_name, is_locked, read_json_or_none, remove_drafts, replace, sync_directory
-
-read_json = read_json_or_none
+from petctl.files import create, give_name, is_locked, remove_drafts, replace, sync_directory
 
 
 class _Part:

@@ -19,12 +19,13 @@ from typing import Callable, Dict, Iterator, Optional
 
 from petctl.clusters.base import Listed
 from petctl.clusters.local.finalize import restarted, why_lost
-from petctl.clusters.local.job_directory import JobDirectory, read_json
+from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.queue.queue import queue_of
 from petctl.clusters.local.queue.queue_claims import LOCAL, claim_of, wanted_nodes
 from petctl.clusters.local.queue.scheduler import REVIVE_WITHIN
 from petctl.clusters.local.record import find_status, read_record, read_status
 from petctl.errors import InternalError, NotFound, PetctlError
+from petctl.files import read_json_or_none
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
 
@@ -110,7 +111,7 @@ def _lost_status(directory: JobDirectory, status: JobStatus) -> JobStatus:
     from petctl.rendezvous.core.messages import decode_outcome
 
     state, code = ("cancelled", 130) if directory.cancel.exists() else ("lost", 70)
-    written = read_json(directory.outcome) or {"state": state, "code": code, "sentence": why_lost(directory)}
+    written = read_json_or_none(directory.outcome) or {"state": state, "code": code, "sentence": why_lost(directory)}
     outcome = decode_outcome(written)
     closed = close_status(status, outcome, float(written.get("finished") or _last_sign(directory)))
     advice = f"petctl cancel {directory.id} ends what is left of it"

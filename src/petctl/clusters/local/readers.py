@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from petctl.agent.logs.inotify import Watcher
 from petctl.agent.logs.log_files import LogName, list_logs
@@ -23,6 +22,7 @@ from petctl.clusters.local.record import find_record
 from petctl.clusters.own_paths import own_paths
 from petctl.clusters.printed import Item, Printed
 from petctl.errors import PetctlError
+from petctl.job.events import read_events
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
 
@@ -130,7 +130,7 @@ def _from_store(
     here = {(name.round, name.rank) for name, _ in list_logs(str(directory.logs))}
     ran = {
         LogName(event["round"], rank, "out")
-        for event in _past_events(directory)
+        for event in read_events(directory.events)
         if event["kind"] == "running"
         for first, count in event.get("members", {}).values()
         for rank in range(first, first + count)
@@ -145,18 +145,10 @@ def _from_store(
                 yield name, data
 
 
-def _past_events(directory: JobDirectory) -> list[dict[str, Any]]:
-    from petctl.controller.journals.records import (
-        read_events as past_events,  # for logs; whoever wants a status needs none
-    )
-
-    return past_events(directory.events)
-
-
 def _newest_round(directory: JobDirectory) -> int:
     """Of those that have written anything, here or elsewhere."""
     here = max((name.round for name, _ in list_logs(str(directory.logs))), default=0)
-    ran = (event["round"] for event in _past_events(directory) if event["kind"] == "running")
+    ran = (event["round"] for event in read_events(directory.events) if event["kind"] == "running")
     return max(here, max(ran, default=0))
 
 
@@ -170,7 +162,7 @@ class _NodeOf:
     def __call__(self, name: LogName) -> str:
         if name.round not in self._rounds:
             # The events, not the status: a round is written down there before its first worker can write a line.
-            for event in _past_events(self._directory):
+            for event in read_events(self._directory.events):
                 if event["kind"] == "running":
                     self._rounds[event["round"]] = event.get("members", {})
         for node, (first, count) in self._rounds.get(name.round, {}).items():

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Optional
 
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json
+from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.errors import InternalError, NotFound
+from petctl.files import read_json_or_none
 from petctl.job.fields import decode
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
@@ -35,7 +36,7 @@ class LocalRequest:
 
 def read_record(directory: JobDirectory) -> JobRecord:
     """What was submitted."""
-    data = read_json(directory.job)
+    data = read_json_or_none(directory.job)
     if data is None and not directory.path.exists():
         raise NotFound(f"job {directory.id!r} no longer exists; another process removed it")
     try:
@@ -48,7 +49,7 @@ def read_record(directory: JobDirectory) -> JobRecord:
 def find_record(directory: JobDirectory) -> Optional[JobRecord]:
     """The same for whoever can do without: None where it is missing or damaged."""
     try:
-        return _record(read_json(directory.job))
+        return _record(read_json_or_none(directory.job))
     except ValueError:
         return None
 
@@ -60,7 +61,7 @@ def write_record(directory: JobDirectory, record: JobRecord) -> None:
 
 def read_status(directory: JobDirectory) -> Optional[JobStatus]:
     """The last one that was written down; None where there is none, or a crash has torn it."""
-    data = read_json(directory.status)
+    data = read_json_or_none(directory.status)
     return JobStatus.from_dict(data) if data is not None else None
 
 

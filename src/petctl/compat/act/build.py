@@ -24,11 +24,11 @@ from petctl.compat.act.engines import without_missing_engine
 from petctl.compat.act.pins import COMPILE, REQUIREMENTS, Pin, Progress, keep, last_pin, pin_tree, snapshot_of
 from petctl.compat.act.published import publish
 from petctl.compat.act.runs import to_stderr
-from petctl.config.kinds import DEFAULT
 from petctl.errors import PetctlError, UsageError
 from petctl.home import petctl_home
 from petctl.job.spec import Job
 from petctl.jobs import JobHandle, submit
+from petctl.kinds import DEFAULT
 from petctl.submission.code import code_record
 
 _TREE = "tree"

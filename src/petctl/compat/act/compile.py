@@ -18,10 +18,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from petctl.compat.act.config.config import Config, kind_of
-from petctl.config.kinds import DEFAULT
 from petctl.errors import UsageError
 from petctl.job.spec import Job
 from petctl.job.spec.folders import ALL, Folder
+from petctl.kinds import DEFAULT
 
 LABEL, GPUS = "act", "act-gpus"
 REQUIREMENTS, COMPILE = "requirements.txt", "compile.aml.sh"

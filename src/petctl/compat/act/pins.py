@@ -27,8 +27,7 @@ from petctl.bundle.snapshot import Snapshot, take
 from petctl.compat.act.config.config import FOLDER_OF_FILES, Config
 from petctl.config.settings import project_root
 from petctl.errors import UsageError
-from petctl.files import locked, make_private_directory
-from petctl.files import read_json_or_none as read_json
+from petctl.files import locked, make_private_directory, read_json_or_none
 from petctl.home import petctl_home, write_json, write_text
 from petctl.submission.code import code_record, links_of, own_state
 from petctl.submission.folders import folder_map
@@ -187,7 +186,7 @@ def keep(config: Config, snapshot: Snapshot, code: Mapping[str, Any], tree: Snap
 def last_pin(config: Config) -> Pin | None:
     """What this configuration's runs use; None where nothing is pinned, or nothing of it is left."""
     folder, key = _folder(), _key(config)
-    said = read_json(folder / f"{key}.json")
+    said = read_json_or_none(folder / f"{key}.json")
     if said is None:
         return None
     try:

@@ -38,7 +38,6 @@ from petctl.compat.act.config.config import FOLDER_OF_FILES, Config, default_fil
 from petctl.compat.act.engines import without_missing_engine
 from petctl.compat.act.pins import COMPILE, Pin, changed, last_pin, pin, some
 from petctl.compat.act.published import pin_published
-from petctl.config.kinds import DEFAULT
 from petctl.errors import InternalError
 from petctl.home import petctl_home
 from petctl.job.spec import Job
@@ -46,6 +45,7 @@ from petctl.job.spec.folders import Folder
 from petctl.jobs import api
 from petctl.jobs.api import JobHandle
 from petctl.jobs.names import LONGEST_ID, Called
+from petctl.kinds import DEFAULT
 from petctl.machine.gpus import visible_gpus
 
 Say = Callable[[str], None]

@@ -14,8 +14,8 @@ from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 from petctl.controller.journals.event_printer import Printer
 from petctl.controller.journals.journal import Journal, as_it_was
-from petctl.controller.journals.records import append_event, new_event, read_events
 from petctl.controller.termination_message import read_message, write_message
+from petctl.job.events import append_event, new_event, read_events
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import Outcome, decode_outcome
 from petctl.rendezvous.net.calls import NUMBER, WHOLE, Call

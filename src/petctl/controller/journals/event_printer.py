@@ -9,7 +9,7 @@ import json
 from typing import Any, Dict
 
 from petctl.agent.logs.async_writer import Outlet
-from petctl.controller.journals.records import new_event
+from petctl.job.events import new_event
 from petctl.text import counted
 
 BEHIND_LIMIT = 4 << 20  # bytes that were not taken yet

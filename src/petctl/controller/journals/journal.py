@@ -13,7 +13,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Optional
 
-from petctl.controller.journals.records import History, close_status, new_event
+from petctl.controller.journals.records import History, close_status
+from petctl.job.events import new_event
 from petctl.job.status import JobStatus
 from petctl.rendezvous.core.messages import Outcome
 from petctl.rendezvous.net.calls import Call

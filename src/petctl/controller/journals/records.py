@@ -1,18 +1,13 @@
-"""What is kept about a job: its events, the history that follows from them, and the fields of its status.
+"""What is kept about a job: the history that follows from its events, and the fields of its status.
 
-Events are appended and never changed. The history (rounds, restarts, seconds lost) is a fold over them, by the same
-function whether they happen now or are read back by a replaced supervisor or a reader. Cheap to import: commands of
-the user read these too.
+The history (rounds, restarts, seconds lost) is a fold over the events, by the same function whether they happen now or
+are read back by a replaced supervisor or a reader. Cheap to import: commands of the user read these too.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional
 
 from petctl.job.fields import decode, encode
@@ -141,41 +136,6 @@ class History:
         self.round = max(self.round, number)
         self.members = list(members)
         self.broken = None
-
-
-def read_events(path: Path) -> List[Dict[str, Any]]:
-    """All events so far; a line that a crash has torn is left out."""
-    try:
-        text = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    events = []
-    for line in text.splitlines():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict) and "kind" in event:
-            events.append(event)
-    return events
-
-
-def new_event(kind: str, sentence: str, **data: Any) -> Dict[str, Any]:
-    """Something that happens now, as a reader will see it."""
-    return {"time": round(time.time(), 6), "kind": kind, "sentence": sentence, **data}
-
-
-def append_event(path: Path, event: Dict[str, Any]) -> None:
-    """Adds one line, whole, whoever else is writing."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    try:
-        size = os.fstat(descriptor).st_size
-        torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-        line = (b"\n" if torn else b"") + json.dumps(event, separators=(",", ":")).encode() + b"\n"
-        if os.write(descriptor, line) < len(line):  # readers and the next writer know a torn line
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-    finally:
-        os.close(descriptor)
 
 
 def first_status(record: JobRecord) -> JobStatus:

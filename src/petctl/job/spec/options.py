@@ -5,15 +5,13 @@ A kind's options are the fields of a struct, with types, defaults and, as the an
     class RackOptions(Options, frozen=True):
         rack: Annotated[int, "The rack to run in."] = 0
 
-Petctl's own are in a table here; a package brings its kind's by an entry point of the group `petctl.options`, named as
-the kind. Nothing else of a kind is imported for them. Options of other kinds than the cluster's have no effect.
+Which kind has which is in `petctl.kinds`. Nothing else of a kind is imported for them. Options of other kinds than the
+cluster's have no effect.
 """
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -22,20 +20,12 @@ from msgspec.structs import force_setattr
 from petctl.job.spec import values
 from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
 from petctl.job.spec.shape import struct_from
+from petctl.kinds import canonical_kind, kinds_with_options, load_options
 
 if TYPE_CHECKING:
     from petctl.job.spec.job import Job
     from petctl.job.task import Layout
 
-GROUP = "petctl.options"
-SCHEMAS = {
-    "batchai": "petctl.compat.batchai.layout",
-    "debug": "petctl.clusters.debug.options",
-    "kubernetes": "petctl.clusters.kubernetes.pods.schema",
-}
-"""Of petctl's own kinds, each with the module that holds its `OPTIONS`; other own kinds have none. The job files of
-another system say here what has no field of a job."""
-_ALIASES = {"k8s": "kubernetes"}
 _TYPES = {bool: "true|false", int: "N", float: "NUMBER", str: "TEXT", list: "LIST", dict: "MAPPING"}
 _CONVERTERS: dict[Any, Callable[[object], Any]] = {
     bool: values.truth,
@@ -85,21 +75,10 @@ class OptionHelp(NamedTuple):
 _S = TypeVar("_S", bound=Options)
 
 
-def canonical_kind(kind: str) -> str:
-    """The one name of a kind that has two."""
-    return _ALIASES.get(kind, kind)
-
-
 def find_options(kind: str) -> type[Options] | None:
     """The struct of a kind's options; None where it has none, or there is no such kind."""
-    kind = canonical_kind(kind)
-    if kind in SCHEMAS:
-        own: type[Options] = importlib.import_module(SCHEMAS[kind]).OPTIONS
-        return own
-    if kind == "local":  # reading entry points takes longer than most commands
-        return None
-    point = _brought().get(kind)
-    return None if point is None else point.load()
+    found: type[Options] | None = load_options(kind)
+    return found
 
 
 def options_for(options: Mapping[str, Options], kind: type[_S]) -> _S:
@@ -137,7 +116,7 @@ def convert_options(value: object) -> dict[str, Options]:
 
 def no_options(kind: str) -> str:
     """Says that a kind has no options, and the nearest one that has."""
-    known = sorted({*SCHEMAS, *_brought()})
+    known = kinds_with_options()
     near = did_you_mean(kind, known) or f"; kinds that have: {', '.join(known)}"
     return f"no kind of cluster {shown(kind)} has options here{near}"
 
@@ -168,10 +147,3 @@ def _converted(value: object, hint: Any) -> Any:
         return msgspec.convert(value, hint, strict=False)
     except msgspec.ValidationError:
         raise wrong(f"expected {_type_word(hint)}, got {shown(value)}") from None
-
-
-@cache
-def _brought() -> dict[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=GROUP)}

@@ -15,11 +15,11 @@ import yaml
 from click.testing import CliRunner
 
 from petctl.cli.group import petctl
-from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes.backend import KubernetesBackend
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.pods import manifests
 from petctl.clusters.managed import ManagedCluster
+from petctl.controller.job_files import GRANTS
 from petctl.errors import UsageError
 from petctl.job.spec import Job
 from petctl.jobs import render

@@ -35,9 +35,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from petctl.agent.node.native import words_of
-from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, MANAGED, NODE, labels, object_name
 from petctl.clusters.kubernetes.pods.template_merge import patched
+from petctl.controller.job_files import GRANTS, JOIN
 from petctl.job.task import Code
 
 PORT = 7700
@@ -51,7 +51,7 @@ SMALL_PIECE = 180 << 10
 """The same for `kubectl apply`: as base64, with all that is around it, it fits into an annotation."""
 RECOVERY = 15.0
 """Seconds in which all nodes find a new coordinator: some still try the address of the old one's pod, in vain."""
-CREDENTIALS = ("token", "tls.crt", "tls.key", "join.json")
+CREDENTIALS = ("token", "tls.crt", "tls.key", JOIN)
 """In the job's Secret, whether or not there are grants."""
 SECRETS = "petctl-secrets"
 """The Secret that `petctl secret set` fills."""
@@ -187,10 +187,10 @@ def node_job(job_id: str, wishes: PodSettings, nodes: int) -> dict[str, Any]:
 
 def node_pod(job_id: str, wishes: PodSettings, numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """What a node's pod is made from; one that is made from a Job's by hand takes part too."""
-    words = ["join", "--file", f"{_JOIN}/join.json", "--node", "$(PETCTL_INDEX)", "--address", "$(PETCTL_ADDRESS)"]
+    words = ["join", "--file", f"{_JOIN}/{JOIN}", "--node", "$(PETCTL_INDEX)", "--address", "$(PETCTL_ADDRESS)"]
     words += ["--state-dir", STATE, "--replacement", "$(PETCTL_REPLACEMENT)", "--leave-code", str(LEFT)]
     words += ["--stream", "--tagged", "--ready-file", _READY]
-    files = {"join": (_JOIN, {"secret": {"secretName": object_name(job_id), "items": _items("join.json")}})}
+    files = {"join": (_JOIN, {"secret": {"secretName": object_name(job_id), "items": _items(JOIN)}})}
     if wishes.agent_image:
         files["python"] = (_PYTHON, {"emptyDir": {}})
     address = _field("PETCTL_ADDRESS", "status.podIP")

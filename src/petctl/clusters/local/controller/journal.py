@@ -10,11 +10,13 @@ import logging
 import time
 from typing import Any, Dict, Mapping, Optional
 
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json, write_once
+from petctl.clusters.local.job_directory import JobDirectory, write_json, write_once
 from petctl.clusters.local.record import find_status
 from petctl.controller.journals.journal import Journal
-from petctl.controller.journals.records import append_event, first_status, read_events
+from petctl.controller.journals.records import first_status
 from petctl.errors import is_no_room
+from petctl.files import read_json_or_none
+from petctl.job.events import append_event, read_events
 from petctl.job.record import JobRecord
 from petctl.rendezvous.core.messages import Outcome, decode_outcome, encode
 
@@ -50,13 +52,13 @@ class DirectoryJournal(Journal):
         return self._read_outcome() or outcome
 
     def _read_outcome(self) -> Optional[Outcome]:
-        data = read_json(self.directory.outcome)
+        data = read_json_or_none(self.directory.outcome)
         return decode_outcome(data) if data is not None else None
 
     def cancelled(self) -> Optional[bool]:
         if not self.directory.cancel.exists():
             return None
-        return bool((read_json(self.directory.cancel) or {}).get("kill"))
+        return bool((read_json_or_none(self.directory.cancel) or {}).get("kill"))
 
     def _complain(self, sentence: str, error: OSError) -> None:
         """Once about a full disk, on which the log is too; any other trouble each time."""

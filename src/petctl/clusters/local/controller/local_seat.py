@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Coroutine, Dict, Optional, Sequence, Tupl
 from petctl.clusters.local.controller.standby import CROWDED_DELAY, DELAY, FIRST_DELAY, Standby
 from petctl.clusters.local.controller.start_environment import forget_environment, keep_environment, lost_variables
 from petctl.clusters.local.finalize import CANCELLED_IN_LINE, clear, finished_at
-from petctl.clusters.local.job_directory import JobDirectory, read_json, write_json
+from petctl.clusters.local.job_directory import JobDirectory, write_json
 from petctl.clusters.local.processes import boot_id
 from petctl.clusters.local.queue.node_quota import NodeQuota
 from petctl.clusters.local.record import LocalRequest
 from petctl.controller.seat import REQUEUED, Seat
 from petctl.errors import PetctlError
+from petctl.files import read_json_or_none
 from petctl.rendezvous.core.messages import CANCELLED, Outcome
 from petctl.rendezvous.net.frames import PLAIN
 from petctl.rendezvous.net.listener import allow_many_connections
@@ -86,7 +87,7 @@ class LocalSeat(Seat):
         """Takes the port of the last supervisor if it is still free, so that join files given out keep working."""
         self._ran = True
         allow_many_connections()
-        known = read_json(self.directory.coordinator) or {}
+        known = read_json_or_none(self.directory.coordinator) or {}
         last = int(str(known.get("address", ":0")).rpartition(":")[2] or 0)
         try:
             _, port = await server.listen(self.request.listen, last)

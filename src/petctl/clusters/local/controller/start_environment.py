@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
 from petctl.clusters.local.commands import supervisor_environment
-from petctl.clusters.local.job_directory import JobDirectory, read_json, sync, write_json
-from petctl.files import replace_json
+from petctl.clusters.local.job_directory import JobDirectory, sync, write_json
+from petctl.files import read_json_or_none, replace_json
 from petctl.job.record import JobRecord
 
 MEMORY = Path("/dev/shm")
@@ -50,7 +50,7 @@ def keep_environment(directory: JobDirectory, final: Optional[JobDirectory] = No
 
 def start_words(directory: JobDirectory) -> Dict[str, Any]:
     """The `environment` and `umask` to start the supervisor with; this process' own where none were kept."""
-    kept = read_json(directory.start) or {}
+    kept = read_json_or_none(directory.start) or {}
     public = kept.get("environment")
     if not isinstance(public, dict):
         return {"environment": supervisor_environment(os.environ), "umask": -1}
@@ -86,7 +86,7 @@ def waiting_note(directory: JobDirectory, record: JobRecord) -> str:
 def _withheld(directory: JobDirectory, record: JobRecord) -> List[str]:
     """The variables of the submitter that are kept in memory only; without those that the job itself brings."""
     own = {*record.task.env, *record.secrets}
-    return [name for name in _names(read_json(directory.start) or {}) if name not in own]
+    return [name for name in _names(read_json_or_none(directory.start) or {}) if name not in own]
 
 
 def _listed(names: List[str]) -> str:

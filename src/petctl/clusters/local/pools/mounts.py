@@ -14,11 +14,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from petctl.clusters.local.job_directory import read_json, write_json
+from petctl.clusters.local.job_directory import write_json
 from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Mount
 from petctl.clusters.local.processes import boot_id
 from petctl.errors import PetctlError
-from petctl.files import locked
+from petctl.files import locked, read_json_or_none
 from petctl.text import program_of
 
 
@@ -36,7 +36,7 @@ def link(directory: FleetDirectory, spec: FleetSpec) -> None:
 def mount(directory: FleetDirectory, spec: FleetSpec) -> str:
     """Runs the commands of those that are not mounted yet; the first that fails says why, in its own words."""
     with locked(directory.mounts_lock):
-        done = read_json(directory.mounted) or {}
+        done = read_json_or_none(directory.mounted) or {}
         for item in spec.mounts:
             if item.command and (done.get(item.path) != boot_id() or not (directory.mounts / item.path).is_dir()):
                 problem = _run(directory, item)

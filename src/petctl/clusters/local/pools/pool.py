@@ -36,10 +36,10 @@ from petctl.clusters.local.pools.spec import (
     write_spec,
 )
 from petctl.clusters.local.queue.queue import look
-from petctl.config.kinds import is_kind
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
 from petctl.files import make_private_directory
+from petctl.kinds import is_kind
 
 ABANDONED = 3600.0  # seconds after which the unfinished directory of a killed command is removed
 CANCEL_WITHIN = 60.0  # for jobs to end in their grace when their cluster is deleted; then they are killed

@@ -13,9 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from petctl.clusters.local.job_directory import read_json, write_json
+from petctl.clusters.local.job_directory import write_json
 from petctl.clusters.local.pools.model import DEALLOCATION, REQUEUE, Size
 from petctl.errors import InternalError, NotFound, UsageError
+from petctl.files import read_json_or_none
 
 IDLE_TIME = 600.0
 MOST_NODES = 1000
@@ -125,7 +126,7 @@ def find_spec(home: Path, name: str) -> Optional[FleetSpec]:
     if not valid(name):
         return None
     path = FleetDirectory(home, name).spec
-    data = read_json(path)
+    data = read_json_or_none(path)
     if data is None and not path.exists():
         return None
     try:

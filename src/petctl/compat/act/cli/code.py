@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from petctl.cli.options import print_json
 from petctl.compat.act.build import build
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.act.pins import Pin, pin
 from petctl.compat.act.published import publish
 from petctl.compat.batchai.cli.base_command import say
+from petctl.console.commands import print_json
 
 
 @verb("init", "act init", "act -c eu init", heeds=("cluster", "output"))

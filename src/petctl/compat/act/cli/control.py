@@ -6,11 +6,12 @@ import re
 
 import click
 
-from petctl.cli.options import complete_job, print_json
+from petctl.cli.options import complete_job
 from petctl.compat.act import runs as acts
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import say
 from petctl.config.settings import cluster_names
+from petctl.console.commands import print_json
 from petctl.errors import NotFound, PetctlError
 from petctl.jobs import list_jobs
 

@@ -8,11 +8,11 @@ from functools import partial
 import click
 
 from petctl.cli.data.progress import Progress, size
-from petctl.cli.options import print_json
 from petctl.cli.terminal.text import duration
 from petctl.compat.act import data
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.batchai.cli.base_command import confirm, say
+from petctl.console.commands import print_json
 from petctl.text import counted
 
 _paths = click.argument("paths", metavar="PATH...", nargs=-1, required=True)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from petctl.cli.options import examples
 from petctl.compat.act.cli.verbs import commands, overview
 from petctl.compat.batchai.cli.base_command import CONTEXT, VerbGroup, say
+from petctl.console.commands import examples
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -10,13 +10,14 @@ import click
 from msgspec import to_builtins
 
 from petctl.cli.jobs.diagnose import diagnosis_lines
-from petctl.cli.options import complete_job, print_json
+from petctl.cli.options import complete_job
 from petctl.compat.act import overview
 from petctl.compat.act.cli.flags import Flags, verb
 from petctl.compat.act.run_facts import facts
 from petctl.compat.act.run_logs import fetch, last_lines, log_folder
 from petctl.compat.act.runs import find_run, find_runs
 from petctl.compat.batchai.cli.base_command import say
+from petctl.console.commands import print_json
 from petctl.jobs import JobHandle
 from petctl.jobs.diagnosis import diagnose
 

@@ -9,10 +9,9 @@ from collections.abc import Iterable
 import click
 
 from petctl.cli.failures import INTERRUPTED, READER_GONE, silence_broken_streams
-from petctl.cli.options import complete_job, print_json
+from petctl.cli.options import complete_job
 from petctl.cli.terminal.ending import tell_end
 from petctl.cli.terminal.follow import Follower, held_interrupts
-from petctl.cli.terminal.screen import Screen
 from petctl.compat.act import runs as acts
 from petctl.compat.act.cli.flag_hints import misplaced
 from petctl.compat.act.cli.flags import Flags, verb
@@ -20,6 +19,8 @@ from petctl.compat.act.cli.query import tell_summary
 from petctl.compat.act.compile import RunRequest
 from petctl.compat.act.run_facts import facts
 from petctl.compat.batchai.cli.base_command import say
+from petctl.console.commands import print_json
+from petctl.console.screen import Screen
 from petctl.errors import UsageError
 from petctl.jobs import JobHandle
 

@@ -138,9 +138,9 @@ def _mark(value: str) -> str:
 
 def _kept(home: Path) -> Mapping[str, str]:
     """Which SAS came from account files: those of the user's own are never removed."""
-    from petctl.files import read_json_or_none as read_json
+    from petctl.files import read_json_or_none
 
-    return read_json(home / "act" / "sas.json") or {}
+    return read_json_or_none(home / "act" / "sas.json") or {}
 
 
 def _note(home: Path, name: str, mark: str) -> None:

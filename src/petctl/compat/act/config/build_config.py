@@ -17,9 +17,9 @@ from petctl.compat.act.config.config import BlobFolder, Config, is_cluster, kind
 from petctl.compat.act.config.documents import read_configuration, user_path
 from petctl.compat.act.config.keys import CODE, ENTRY, FOLDER, KEYS, Idle
 from petctl.compat.act.config.zip_rules import read_zip_options
-from petctl.config.kinds import DEFAULT
 from petctl.errors import UsageError
 from petctl.home import petctl_home
+from petctl.kinds import DEFAULT
 
 WORKSPACE = ("subscription_id", "resource_group", "workspace_name")
 

@@ -21,11 +21,11 @@ from petctl.clusters.base import how_to_get_cluster
 from petctl.compat.act.config.accounts import Account, Hidden
 from petctl.compat.act.config.documents import BASE, over, user_path, with_bases
 from petctl.compat.act.config.keys import KEYS
-from petctl.config.kinds import DEFAULT, is_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.home import petctl_home
 from petctl.job.spec.shape import examine
+from petctl.kinds import DEFAULT, is_kind
 
 FOLDER_OF_FILES = Path("aux_data", "aml")
 DEFAULT_FILE = FOLDER_OF_FILES / "aml.yaml"

@@ -19,8 +19,8 @@ from typing import Any, NoReturn, cast
 import click
 from click.core import ParameterSource
 
-from petctl.cli.options import examples
 from petctl.compat.batchai.cli.printing import FORMATS, Row, print_answer
+from petctl.console.commands import examples
 from petctl.errors import UsageError
 
 NOTHING = object()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from petctl.cli.options import examples
+from petctl.console.commands import examples
 
 
 def _example(program: str) -> str:

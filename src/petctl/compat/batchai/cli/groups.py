@@ -128,7 +128,7 @@ def list_usages(location: str) -> object:
     """List usage and limits: node slots, clusters, nodes. There are no quotas; a limit of -1 is none."""
     from petctl.clusters.base import find_cluster
     from petctl.clusters.provisioner import find_provisioner
-    from petctl.config.kinds import DEFAULT
+    from petctl.kinds import DEFAULT
 
     home = options.home()
     tree, views = Tree(home), find_provisioner(DEFAULT).read_all(home)

@@ -22,8 +22,8 @@ from petctl.compat.batchai.service.mounts import fleet_mounts
 from petctl.compat.batchai.service.names import Address, check_name, parse_id, resource_id
 from petctl.compat.batchai.service.resource_store import Missing, Tree
 from petctl.compat.batchai.service.resources import trail_of
-from petctl.config.kinds import DEFAULT
 from petctl.errors import NotFound, PetctlError, UsageError
+from petctl.kinds import DEFAULT
 
 OURS = "petctl://"  # before the names of petctl's own clusters, where Azure's have ids
 MOUNT_ROOT = "$AZ_BATCHAI_MOUNT_ROOT"
@@ -114,8 +114,8 @@ def find_target(home: Path, text: str, near: Address) -> dict[str, Any]:
     """The cluster that `-c` means: one of the workspace, an id, or any that petctl knows; also as `show` prints it.
     `here`: its jobs are on this machine, also when it is deleted."""
     from petctl.clusters.base import find_cluster
-    from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_names
+    from petctl.kinds import KINDS
 
     tree, text = Tree(home), text.removeprefix(OURS)
     address = parse_id(text, "clusters") if text.startswith("/") else near._replace(experiment="", name=text)
@@ -178,8 +178,8 @@ def delete_fleet(home: Path, record: Mapping[str, Any]) -> None:
 
 def _free_names(home: Path, address: Address) -> Iterator[str]:
     """Names for petctl, the plain one first; two groups may well have clusters of the same name."""
-    from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_names
+    from petctl.kinds import KINDS
 
     taken = {*KINDS, *cluster_names(), *find_provisioner(DEFAULT).names(home)}
     whole = "-".join((address.group, address.workspace, address.name))

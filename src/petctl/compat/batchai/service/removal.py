@@ -18,9 +18,9 @@ from petctl.compat.batchai.service.names import Address
 from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
 from petctl.compat.batchai.service.resources import group_trail, trail_of
 from petctl.compat.batchai.service.storage import account_trail, accounts
-from petctl.config.kinds import DEFAULT
 from petctl.errors import NotFound, PetctlError
 from petctl.files import release, wait_for_lock
+from petctl.kinds import DEFAULT
 
 ENDING_WITHIN = 120.0
 

@@ -23,8 +23,7 @@ from typing import Any
 
 from petctl.compat.batchai.service.names import DEFAULT, KINDS
 from petctl.errors import NotFound, PetctlError, UsageError
-from petctl.files import locked
-from petctl.files import read_json_or_none as read_json
+from petctl.files import locked, read_json_or_none
 from petctl.home import write_json
 
 Trail = tuple[tuple[str, str], ...]
@@ -69,7 +68,7 @@ class Tree:
 
     def find(self, trail: Trail) -> dict[str, Any] | None:
         """Its record, if there is such a resource."""
-        return read_json(self.directory(trail) / RECORD)
+        return read_json_or_none(self.directory(trail) / RECORD)
 
     def read(self, trail: Trail) -> dict[str, Any]:
         """Its record; Missing names the first step of the trail that is not there."""

@@ -15,13 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, BinaryIO, Iterable, Iterator, Sequence
+from typing import BinaryIO, Iterable, Iterator, Protocol, Sequence
 
-from petctl.cli.terminal.terminal import shown
-
-if TYPE_CHECKING:
-    from petctl.jobs import LogLine
-
+from petctl.console.terminal import shown
 
 _BEGIN = b"Traceback (most recent call last):"
 _TORCH_PREFIX = re.compile(rb"(?m)^\[rank\d+\]: ?")  # torch.distributed puts it before each line of a traceback
@@ -172,6 +168,19 @@ _RETURN = re.compile(rb"\r+(?![\r\n]|\Z)")  # one that a line goes on behind
 _stream, _text = attrgetter("stream"), attrgetter("text")
 
 
+class Line(Protocol):
+    """What a worker wrote, as `petctl.clusters.base.LogLine` has it."""
+
+    @property
+    def round(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def stream(self) -> str: ...
+    @property
+    def text(self) -> bytes: ...
+
+
 class Screen:
     """One terminal, or one pair of pipes. Written to by one thread."""
 
@@ -200,7 +209,7 @@ class Screen:
         # stream -> (round, rank) whose line has no end yet, and whether it goes on at the line's beginning
         self._unfinished: dict[str, tuple[tuple[int, int], bool]] = {}
 
-    def lines(self, lines: Iterable[LogLine]) -> None:
+    def lines(self, lines: Iterable[Line]) -> None:
         """Writes a batch of workers' lines; consecutive ones of a stream leave in one write."""
         self._hide()
         shape = self._prefixed if self.prefix else self._unchanged
@@ -264,7 +273,7 @@ class Screen:
             self._mid_line = False
             self._unfinished.clear()
 
-    def _unchanged(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
+    def _unchanged(self, stream: str, lines: Iterable[Line]) -> Iterator[bytes]:
         if stream != "err" or self._verbatim:
             return map(_text, lines)
         return (self._repeats.filter(line.round, line.text, line.rank) for line in lines)
@@ -273,7 +282,7 @@ class Screen:
         """Checks whether a worker's lines are on the screen already."""
         return self._repeats.has_shown(words)
 
-    def _prefixed(self, stream: str, lines: Iterable[LogLine]) -> Iterator[bytes]:
+    def _prefixed(self, stream: str, lines: Iterable[Line]) -> Iterator[bytes]:
         """Each line behind its rank; never two workers' words on one line. A text may hold many lines at once.
 
         A carriage return, with which progress bars write over their line, goes back over the prefix too.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from petctl.cli.options import examples, output_option
+from petctl.console.commands import examples, output_option
 from petctl.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 import click
 
-from petctl.cli.options import Decorated, Verbs, examples, output_option, print_json
+from petctl.console.commands import Decorated, Verbs, examples, output_option, print_json
 from petctl.errors import UsageError
 from petctl.text import counted
 
@@ -191,13 +191,13 @@ def _wishes(namespace: str | None, only_namespace: str) -> InstallOptions:
 
 
 def _api(cluster: str) -> Api:
-    from petctl.config.kinds import KINDS
     from petctl.config.settings import cluster_settings
+    from petctl.kinds import canonical_kind
     from petctl.kube.api import Api
     from petctl.kube.kubeconfig import find_access
 
     settings = cluster_settings(cluster)
-    if KINDS.get(str(settings.get("kind", cluster))) != KINDS["kubernetes"]:
+    if canonical_kind(str(settings.get("kind", cluster))) != "kubernetes":
         raise UsageError(f"{cluster} is not a Kubernetes cluster; petctl.yaml would say kind: kubernetes")
     return Api(find_access(settings))
 
@@ -206,7 +206,7 @@ class _Telling:
     """What it is at: a moving line on a terminal, elsewhere only what it waits for, each once."""
 
     def __init__(self, quiet: bool) -> None:
-        from petctl.cli.terminal.screen import Screen
+        from petctl.console.screen import Screen
 
         self._screen = Screen(prefix=False, quiet=quiet)
         self._said = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from petctl.cli.options import examples, output_option
+from petctl.console.commands import examples, output_option
 from petctl.errors import UsageError
 
 
