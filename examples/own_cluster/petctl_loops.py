@@ -1,21 +1,19 @@
-"""Clusters of shell loops: a platform as small as it can be. It starts again what ends, on this machine."""
+"""Clusters that are this machine: a platform as small as it can be."""
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from petctl.agent.workers.processes import extinguish
 from petctl.clusters.agent_archive import AGENT
 from petctl.clusters.base import Cluster
-from petctl.clusters.directory_jobs import LEFT, DirectoryBackend, DirectoryJob
+from petctl.clusters.directory_jobs import DirectoryBackend, DirectoryJob
 from petctl.clusters.managed import ManagedCluster
-
-LOOP = f'n=0; while "$@" --replacement $n; code=$?; [ $code != 0 ] && [ $code != {LEFT} ]; do n=$((n + 1)); done'
+from petctl.controller.kept_process import kept_here
 
 
 def connect(home: Path, settings: Mapping[str, Any]) -> Cluster:
@@ -24,29 +22,15 @@ def connect(home: Path, settings: Mapping[str, Any]) -> Cluster:
 
 
 class LoopBackend(DirectoryBackend):
-    """Each process has a loop around it, whose process id is in NAME.pid."""
+    """What is started goes on by itself, and says that it does in its directory."""
+
+    detached = True
 
     def start(self, directory: Path, name: str, words: Sequence[str]) -> None:
-        argv = ["sh", "-c", LOOP, name, sys.executable, AGENT, *words]
-        out, errors = (directory / f"{name}.{kind}" for kind in ("out", "err"))
-        with out.open("ab") as stdout, errors.open("ab") as stderr, open(os.devnull) as nothing:
-            loop = subprocess.Popen(
-                argv, cwd=directory, stdin=nothing, stdout=stdout, stderr=stderr, start_new_session=True
-            )
-        (directory / f"{name}.pid").write_text(str(loop.pid))
+        subprocess.run([sys.executable, AGENT, *words], cwd=directory, check=True)
 
     def running(self, directory: Path) -> dict[str, int]:
-        files = {path.stem: path.read_text() for path in directory.glob("*.pid")}
-        return {name: int(pid) for name, pid in files.items() if pid and _is_loop(pid, name)}
+        return kept_here(directory)
 
     def kill(self, job: DirectoryJob) -> None:
-        for group in self.running(job.directory).values():
-            os.killpg(group, signal.SIGKILL)
-
-
-def _is_loop(pid: str, name: str) -> bool:
-    """Whether that process is still the loop of this name, and not another one that has its number."""
-    try:
-        return f"\0{name}\0" in Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return False
+        extinguish(lambda: set(kept_here(job.directory).values()), seconds=10)

@@ -53,16 +53,19 @@ class LoopsBackend(Backend):
         return [str(path) for path in [self._job(job_id)] if path.exists()]
 
     def lose_node(self, handle: JobHandle, node: str) -> None:
-        self._kill_inside(handle, node)
+        os.kill(self.process(handle, node), signal.SIGKILL)
 
     def lose_controller(self, handle: JobHandle) -> None:
-        self._kill_inside(handle, "coordinator")
+        os.kill(self.process(handle, "coordinator"), signal.SIGKILL)
 
-    def _kill_inside(self, handle: JobHandle, name: str) -> None:
-        """Kills what runs in a loop."""
-        loop = (self._job(handle.id) / f"{name}.pid").read_text()
-        child = Path(f"/proc/{loop}/task/{loop}/children").read_text().split()[0]
-        os.kill(int(child), signal.SIGKILL)
+    def keeper(self, handle: JobHandle, name: str) -> int:
+        """The process id of what keeps one running."""
+        return int((self._job(handle.id) / f"{name}.lock").read_text())
+
+    def process(self, handle: JobHandle, name: str) -> int:
+        """The process id of what is kept."""
+        keeper = self.keeper(handle, name)
+        return int(Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split()[0])
 
 
 def install(project: Path, place: Path) -> None:

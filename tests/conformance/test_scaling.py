@@ -31,6 +31,17 @@ def test_a_job_grows_and_shrinks(backend: Backend, start: Callable[..., JobHandl
     assert [past.world_size for past in end.rounds] == [1, 3, 2]
 
 
+def test_a_node_that_is_just_leaving_comes_back(backend: Backend, start: Callable[..., JobHandle]) -> None:
+    handle = start("last-words", nodes="1:2:2")
+    backend.greeted(handle, 2)
+    before = backend.running(handle, 2)
+    handle.scale(1)
+    backend.seen(handle, lambda now: now.size.wanted == 1, "the smaller size")
+    handle.scale(2)
+    after = backend.running(handle, 2, after=before.round)
+    assert (after.size.wanted, after.world_size, after.spent) == (2, 2, 0)
+
+
 @pytest.mark.parametrize("size", [0, 4, -1])
 def test_a_size_out_of_bounds_is_refused_with_the_bounds(backend: Backend, live: JobHandle, size: int) -> None:
     with pytest.raises(PetctlError, match=rf"{live.id} may have 1 to 3 nodes, not {size}") as told:

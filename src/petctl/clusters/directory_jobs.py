@@ -1,10 +1,11 @@
 """Jobs that are directories, for platforms whose machines see the same files as the submitter's: what is left of such a
-kind is how it starts and ends processes.
+kind is how it starts and ends a program.
 
     $PETCTL_HOME/KIND/JOB/   job/          what the coordinator is given
                              petctl-agent.pyz, state, state-N     what every process runs, and keeps
                              message       how the job ended, by its coordinator
-                             NAME.out      what a process has printed, for each: `coordinator`, and nodes by number
+                             NAME.*        of each process (`coordinator`, and nodes by number): what it has printed
+                                           (NAME.out), and how it is kept running (`controller/kept_process.py`)
                              outputs, checkpoints, logs           what the workers make
 
 Other names there are the kind's own.
@@ -35,8 +36,10 @@ from petctl.clusters.job_files import new_credentials, write_job_files
 from petctl.clusters.printed import LogFiles, final_status, printed_status
 from petctl.controller.job_files import JOIN
 from petctl.controller.journals.records import first_status
+from petctl.controller.kept_process import CHANGES, LEFT, want
 from petctl.controller.termination_message import read_message, write_message
 from petctl.errors import Unreachable
+from petctl.files import locked
 from petctl.job.record import JobRecord
 from petctl.job.spec import IN_PLACE, Job
 from petctl.job.status import JobStatus
@@ -44,9 +47,6 @@ from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Outcome
 from petctl.secret_file import SecretFile, secret_values
 from petctl.submission.task import check_command, interpreter, task_of, working_directory
-
-LEFT = 90
-"""Exit code of a process that is not to be started again, as 0 is; after any other one it is."""
 
 
 class DirectoryBuilder(RecordBuilder):
@@ -112,21 +112,23 @@ class DirectoryBackend(Backend[DirectoryJob]):
 
     # -- what a kind supplies ------------------------------------------------------------------------------------------
 
+    detached = False
+    """Whether what `start` runs returns, and goes on by itself; otherwise it lasts as long as what it keeps."""
+
     @abstractmethod
     def start(self, directory: Path, name: str, words: Sequence[str]) -> None:
-        """Has `python3 petctl-agent.pyz WORDS --replacement N` run in the job's directory, with its output appended to
-        NAME.out and its errors wherever a person will look: first with N = 0, then with the next number whenever it has
-        ended, but for the codes 0 and LEFT. `running` names it when this returns."""
+        """Has `python3 petctl-agent.pyz WORDS` run in the job's directory, on any machine, once. It keeps a process of
+        the job running. `running` names it when this returns."""
 
     @abstractmethod
     def running(self, directory: Path) -> Mapping[str, Any]:
-        """What runs now of what was started, also where it is just being started again: by name, whatever it is. A name
-        goes once the last output is in NAME.out, and soon: until the coordinator's has gone the job is not over."""
+        """What runs now of what was started, or will: by name, whatever it is (`kept_here` tells it for this machine).
+        A name goes soon after its end: until the coordinator's has gone the job is not over."""
 
     @abstractmethod
     def kill(self, job: DirectoryJob) -> None:
-        """Ends everything that was started for the job, and starts none of it again; it has ended when this returns.
-        SIGKILL will do: workers end with their node."""
+        """Ends everything that was started for the job; it has ended when this returns. SIGKILL will do: all that is
+        kept ends with its keeper."""
 
     # -- the rest of a backend -----------------------------------------------------------------------------------------
 
@@ -151,15 +153,25 @@ class DirectoryBackend(Backend[DirectoryJob]):
                 raise AlreadyExists(f"there is a job {record.id} already") from None
             raise
         words = ["coordinate", "--job", "job", "--state", "state", "--listen", self.host, "--port", str(port)]
-        self.start(directory, COORDINATOR, [*words, "--message", "message"])
-        self._start_nodes(directory, record.config.wanted)
+        self._keep(directory, COORDINATOR, [], [*words, "--message", "message"])
+        with locked(directory / CHANGES):
+            self._start_nodes(directory, record.config.wanted)
+
+    def _keep(self, directory: Path, name: str, options: Sequence[str], words: Sequence[str]) -> None:
+        detach = ["--detach"] * self.detached
+        self.start(directory, name, ["keep", name, *options, *detach, "--", *words])
 
     def _start_nodes(self, directory: Path, wanted: int) -> None:
+        """Where a node is just leaving, too, it is to come back. The caller holds CHANGES."""
         running = self.running(directory)
+        for path in directory.glob("[0-9]*.wanted"):
+            if int(path.stem) >= wanted:
+                path.unlink()
         for node in map(str, range(wanted)):
-            if node not in running:
+            if want(directory, node, node in running):
                 words = ["join", "--file", f"job/{JOIN}", "--node", node, "--state-dir", f"state-{node}"]
-                self.start(directory, node, [*words, "--leave-code", str(LEFT), "--stream", "--tagged"])
+                words += ["--leave-code", str(LEFT), "--stream", "--tagged"]
+                self._keep(directory, node, ["--until", "message"], words)
 
     def record(self, job_id: str) -> JobRecord:
         return self.inspect(job_id).record
@@ -179,8 +191,9 @@ class DirectoryBackend(Backend[DirectoryJob]):
         return LogFiles(lambda: {path.stem: path for path in sorted((self.jobs / job_id).glob(names))})
 
     def resize(self, job: DirectoryJob, wanted: int, ask: Ask) -> str:
-        sentence = super().resize(job, wanted, ask)
-        self._start_nodes(job.directory, wanted)
+        with locked(job.directory / CHANGES):
+            sentence = super().resize(job, wanted, ask)
+            self._start_nodes(job.directory, wanted)
         return sentence
 
     def stop(self, job: DirectoryJob, outcome: Outcome) -> None:

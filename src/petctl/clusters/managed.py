@@ -183,11 +183,16 @@ class ManagedCluster(Generic[Supplied]):
         self._needs(SCALE)
         self.attend(job_id)
         found = self._live(job_id, "scaled")
-        return self.backend.resize(found, wanted, partial(self._ask_soon, found))
+        return self.backend.resize(found, wanted, partial(self._ask_soon, found, "scaled"))
 
     def cancel(self, job_id: str, kill: bool) -> str:
         found = self.backend.inspect(job_id)
-        return self.backend.cancel(found, kill, partial(self._ask_soon, found))
+        try:
+            return self.backend.cancel(found, kill, partial(self._ask_soon, found, "cancelled"))
+        except UsageError:
+            if not self._over(job_id):
+                raise
+            return "has ended already"
 
     def _live(self, job_id: str, verb: str) -> Inspection:
         found: Inspection = self.backend.inspect(job_id)
@@ -195,7 +200,7 @@ class ManagedCluster(Generic[Supplied]):
             raise UsageError(f"{job_id} has ended ({found.status().state}) and cannot be {verb}")
         return found
 
-    def _ask_soon(self, found: Inspection, call: str, **params: Any) -> Any:
+    def _ask_soon(self, found: Inspection, verb: str, call: str, **params: Any) -> Any:
         """The coordinator's answer, also where one is just starting or being replaced."""
         began = time.monotonic()
         while True:
@@ -206,7 +211,7 @@ class ManagedCluster(Generic[Supplied]):
                 if left <= 0:
                     raise
                 found.wait(min(left, 1.0))
-            found = self.backend.inspect(found.job_id)
+            found = self._live(found.job_id, verb)
 
     def unanswered_advice(self, job_id: str) -> str:
         return f"{self.backend.stuck_advice(job_id)} run petctl rm --force {job_id} again"

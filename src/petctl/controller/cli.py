@@ -1,4 +1,4 @@
-"""The command line of `petctl-agent.pyz`: `coordinate`, `fill`, `copy-python`, and everything that an agent can do."""
+"""The command line of `petctl-agent.pyz`: `coordinate`, `keep`, `fill`, `copy-python`, and all that an agent can do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from petctl.errors import InternalError, PetctlError
 
 def main(words: Optional[List[str]] = None) -> int:
     """Runs one command and answers with its exit code."""
-    return agent_main(words, {"coordinate": _coordinate, "fill": _fill, "copy-python": _copy_python})
+    return agent_main(words, {"coordinate": _coordinate, "keep": _keep, "fill": _fill, "copy-python": _copy_python})
+
+
+def _keep(words: List[str]) -> int:
+    from petctl.controller.kept_process import main as keep_main
+
+    return keep_main(words)
 
 
 def _fill(words: List[str]) -> int:
