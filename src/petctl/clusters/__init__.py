@@ -4,6 +4,7 @@
     managed.py        ManagedCluster: all verbs of that protocol, once, over a Backend
     backend.py        Backend: the few things that a kind of cluster supplies
     printed.py        what coordinators and nodes print: events, lines of workers
+    node_ends.py      how nodes ended, and why others have not come
     provisioner.py    what makes clusters of a kind: petctl cluster create -k KIND
     debug/            the smallest backend, in memory
     local/            this machine

@@ -8,7 +8,7 @@ asks once hears of it. News are waited for where they arise, at the coordinator,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -16,8 +16,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from petctl.clusters import node_ends
 from petctl.clusters.backend import COORDINATOR, NODE, Backend, Inspection
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Listed, LogFilter, LogLine
+from petctl.clusters.node_ends import NodeEnd
 from petctl.clusters.patience import AWAY, Patience
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.job.record import JobRecord, Output
@@ -111,7 +113,7 @@ class ManagedCluster(Generic[Supplied]):
                 left = deadline - time.monotonic()
                 if status != seen or left <= 0:
                     return status
-                self._wait_for_news(found, min(left, LOOK_ANYWAY if is_short(status) else WATCH))
+                self._wait_for_news(found, min(left, LOOK_ANYWAY if node_ends.is_short(status) else WATCH))
                 patience.restored()
             except PetctlError as failure:
                 if failure.code != AWAY:
@@ -132,8 +134,17 @@ class ManagedCluster(Generic[Supplied]):
 
         self.backend.inspect(job_id)
         printed = self.backend.printed(job_id, COORDINATOR)
-        told = printed.follow(partial(self._over, job_id)) if follow else printed.so_far()
-        return self.backend.explain_events(job_id, event_lines(told), follow)
+        if follow:
+            told = event_lines(printed.follow(partial(self._over, job_id)))
+            return node_ends.explained_as_they_come(told, partial(self._ends, job_id))
+        return node_ends.explained(event_lines(printed.so_far()), self._ends(job_id, gone=True))
+
+    def _ends(self, job_id: str, gone: bool = False) -> Sequence[NodeEnd]:
+        """How its nodes ended; none where that is not to be had: what a coordinator tells is told without them."""
+        with suppress(PetctlError):
+            found: Inspection = self.backend.inspect(job_id)
+            return found.ends(gone)
+        return ()
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What nodes have printed for the workers; of a job that has ended, what its store has."""
@@ -278,12 +289,6 @@ class ManagedCluster(Generic[Supplied]):
 def not_over(told: JobStatus) -> JobStatus:
     """What a coordinator tells before its platform knows that it has ended: until then the job goes on."""
     return told if told.finished is None else replace(told, finished=None, state="running", exit_code=None, error=None)
-
-
-def is_short(status: JobStatus) -> bool:
-    """Whether nodes are missing from what a coordinator tells."""
-    here = [node for node in status.nodes if node.state != "pending"]
-    return status.finished is None and len(here) < status.size.wanted
 
 
 def check_stores(record: JobRecord, home: Path) -> None:

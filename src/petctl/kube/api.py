@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from petctl.kube import failures
-from petctl.kube.access import Access
+from petctl.kube.credentials import Access
 from petctl.kube.requests import Begun, Object, Requests
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from petctl.errors import UsageError
 from petctl.kube import failures
-from petctl.kube.access import Access
+from petctl.kube.credentials import Access
 from petctl.storage.core.http_proxy import proxy_headers
 
 CONNECT_WITHIN = 15.0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.kubernetes.names import COORDINATOR, by_age, object_name, selector
+from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
 from petctl.errors import InternalError, Unreachable
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import Forbidden, Gone, KubernetesError, Unauthorised
+from petctl.kube.objects import running
 from petctl.rendezvous.net.join_file import JoinFile, decode_join
 
 if TYPE_CHECKING:
@@ -66,9 +66,3 @@ class CoordinatorClient:
         return ControlLink(
             self.join_file(job_id, control=True), dial=lambda: self._api.dial(self._namespace, newest, PORT)
         )
-
-
-def running(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that run, the one to turn to last: the newest, and not one that is being deleted."""
-    alive = [pod for pod in by_age(pods) if pod.get("status", {}).get("phase") == "Running"]
-    return sorted(alive, key=lambda pod: "deletionTimestamp" not in pod["metadata"])
