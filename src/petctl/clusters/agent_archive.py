@@ -41,7 +41,7 @@ FOR_SUBMITTERS = {
     *(
         f"petctl/clusters/kubernetes/{name}.py"
         for name in (
-            *("admin_volumes", "backend", "build_record", "kubernetes_job", "job_owner", "worker_command"),
+            *("admin_volumes", "backend", "build_record", "kubernetes_job", "job_owner"),
             *("convert/__init__", "convert/convert", "convert/converted"),
             *("convert/launcher_args", "convert/validation"),
             *("pods/pod_events", "pods/pod_options", "pods/schema"),

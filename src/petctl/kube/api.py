@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
@@ -207,6 +208,14 @@ class Api:
         query = [("ports", str(port))]
         link = self._requests.websocket(f"{path('pods', namespace, pod)}/portforward", query, dial.PROTOCOLS)
         return dial.carried(link, f"port {port} of pod {pod}")
+
+
+def wait_for_change(api: Api, path: str, selector: str, version: str, timeout: float) -> None:
+    """Until anything there has changed after that version; more may have changed than the server remembers."""
+    with suppress(failures.Gone):
+        for kind, _ in api.watch(path, selector, version, timeout):
+            if kind != "BOOKMARK":
+                return
 
 
 def _number(stream: int | Descriptor | None) -> int | None:

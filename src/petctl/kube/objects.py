@@ -1,6 +1,7 @@
-"""What objects tell of themselves: times, pods, machines. Objects are mappings, as the API server gives them.
+"""What objects tell of themselves: times, pods, machines; and how a piece of one is merged into it.
 
-A pod's phase alone misleads: one that is being deleted still says Running, and may do so for long.
+Objects are mappings, as the API server gives them. A pod's phase alone misleads: one that is being deleted still says
+Running, and may do so for long.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _DISRUPTED = {
 }
 """Reasons of the condition DisruptionTarget."""
 _GPU = "nvidia.com/gpu"
+_NAMES = {"volumeMounts": "mountPath", "tolerations": "key", "ports": "containerPort"}
+"""What tells items of a list apart, where that is not their name."""
 
 
 # -- times: RFC 3339, whole seconds ------------------------------------------------------------------------------------
@@ -197,3 +200,37 @@ def gpus_of(pod: Object) -> int:
         return 0
     limits = (container.get("resources", {}).get("limits", {}) for container in pod["spec"]["containers"])
     return sum(int(limit.get(_GPU, 0)) for limit in limits)
+
+
+# -- pieces of objects -------------------------------------------------------------------------------------------------
+
+
+def merged(old: Object, new: Object) -> dict[str, Any]:
+    """Mappings are merged; lists whose items have names (containers, volumes, env, tolerations by key) are merged item
+    by item, each with one that was there before; any other list, and everything else, replaces what was there."""
+    result = dict(old)
+    for name, value in new.items():
+        before = result.get(name)
+        if isinstance(before, Mapping) and isinstance(value, Mapping):
+            result[name] = merged(before, value)
+        elif isinstance(before, list) and isinstance(value, list):
+            result[name] = __merged_lists(before, value, name)
+        else:
+            result[name] = value
+    return result
+
+
+def __merged_lists(old: list[Any], new: list[Any], name: str) -> list[Any]:
+    key = _NAMES.get(name, "name")
+    nameless = name == "tolerations"  # one without a key stands for every key, and beside the others
+    if not all(isinstance(item, Mapping) and (key in item or nameless) for item in (*old, *new)):
+        return new
+    result, free = list(old), list(range(len(old)))
+    for item in new:
+        places = [place for place in free if key in item and old[place].get(key) == item[key]]
+        if places:
+            result[places[0]] = merged(result[places[0]], item)
+            free.remove(places[0])
+        else:
+            result.append(item)
+    return result

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.backend import COORDINATOR, NODE, Ask, Backend, no_such_job
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Cluster, Listed
+from petctl.clusters.foreground import worker_command
 from petctl.clusters.job_files import GRANTS
 from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
 from petctl.clusters.kubernetes.job_owner import Owners
@@ -270,9 +271,10 @@ class KubernetesBackend(Backend[KubernetesJob]):
 
     def execute(self, job: KubernetesJob, node: Pod, argv: Sequence[str]) -> int:
         """In its pod, with the environment of a worker that runs there."""
-        from petctl.clusters.kubernetes.worker_command import worker_command
-
-        words = worker_command(node, job.job_id, self.record(job.job_id).task, argv)
+        task, command = self.record(job.job_id).task, node["spec"]["containers"][0]["command"]
+        own = {**task.env, "PETCTL_JOB_ID": job.job_id, "PETCTL_NODE": node_of(node)}
+        cwd = make.code_directory(task.code) if task.code.id else task.cwd
+        words = worker_command(command[: command.index(make.ARCHIVE)], own, cwd, argv)
         tty, name = sys.stdin.isatty() and sys.stdout.isatty(), node["metadata"]["name"]
         try:
             return self._api.execute(self.place[1], name, words, "petctl", tty, sys.stdin, sys.stdout, sys.stderr)

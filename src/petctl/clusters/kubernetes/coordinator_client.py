@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
 from petctl.errors import InternalError, Unreachable
-from petctl.kube.api import Api, Items, path
-from petctl.kube.failures import Forbidden, Gone, KubernetesError, Unauthorised
+from petctl.kube.api import Api, Items, path, wait_for_change
+from petctl.kube.failures import Forbidden, KubernetesError, Unauthorised
 from petctl.kube.objects import running
 from petctl.rendezvous.net.join_file import JoinFile, decode_join
 
@@ -31,11 +30,8 @@ class CoordinatorClient:
 
     def wait_for_pods(self, job_id: str, version: str, timeout: float) -> None:
         """Until anything has changed about them since that version."""
-        pods, which = path("pods", self._namespace), selector(job_id, COORDINATOR)
-        with suppress(Gone):  # more has changed than the server remembers
-            for kind, _ in self._api.watch(pods, which, version, timeout):
-                if kind != "BOOKMARK":
-                    return
+        which = selector(job_id, COORDINATOR)
+        wait_for_change(self._api, path("pods", self._namespace), which, version, timeout)
 
     def ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
         """The answer of the coordinator that runs now; Unreachable when none can be asked."""
