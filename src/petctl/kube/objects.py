@@ -6,7 +6,7 @@ Running, and may do so for long.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,6 +30,7 @@ _DISRUPTED = {
     "DeletionByPodGC": "was lost with its machine",
 }
 """Reasons of the condition DisruptionTarget."""
+_NO_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _GPU = "nvidia.com/gpu"
 _NAMES = {"volumeMounts": "mountPath", "tolerations": "key", "ports": "containerPort"}
 """What tells items of a list apart, where that is not their name."""
@@ -131,6 +132,32 @@ def ends(pod: Object) -> list[tuple[Object, Object]]:
 def ended_at(pod: Object) -> float:
     """When the last of its containers ended; as soon as it was made, where none ever began."""
     return max([created(pod), *(seconds(end.get("finishedAt")) for _, end in ends(pod))])
+
+
+def why_blocked(pod: Object, called: str, why_ended: Callable[[Object], str]) -> str:
+    """What keeps a pod from starting, if it is more than the time that it takes; `called`: its name, or "it";
+    `why_ended`: why a container ended before it did anything, as `why_not_begun` or with more words."""
+    own = "its container" if called == "it" else f"the container of {called}"
+    for container in containers(pod):
+        waits = container.get("state", {}).get("waiting", {})
+        if waits.get("reason") in _NO_IMAGE:
+            return f"the image {container.get('image')} is not available ({waits.get('message') or waits['reason']})"
+        slow = waits.get("reason") in (None, "ContainerCreating", "PodInitializing")
+        why = why_ended(container) if slow else str(waits.get("message") or waits["reason"])
+        if why:
+            return f"{own} cannot start: {why}"
+    refused = condition(pod, "PodScheduled")
+    if phase(pod) == "Pending" and refused.get("status") == "False":
+        return f"no machine of the cluster can take {called}: {refused.get('message') or refused.get('reason')}"
+    return ""
+
+
+def why_not_begun(container: Object) -> str:
+    """Why a container could not be started; empty otherwise."""
+    end = container.get("state", {}).get("terminated", {})
+    if end.get("reason") not in ("StartError", "ContainerCannotRun"):
+        return ""
+    return str(end.get("message") or "").strip() or str(end["reason"])
 
 
 def disruption(pod: Object) -> Object:

@@ -20,13 +20,12 @@ from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.pod_events import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
-from petctl.kube.api import Api, Items, path
-from petctl.kube.failures import Conflict, Forbidden, NoSuchObject, ObjectExists
+from petctl.kube.api import Api, Items, path, share
+from petctl.kube.failures import Forbidden, NoSuchObject, ObjectExists
 from petctl.kube.objects import annotations_of, labels_of
 from petctl.text import counted, scaling
 
 Object = dict[str, Any]
-_ATTEMPTS = 5
 
 
 class Owner(ABC):
@@ -69,24 +68,13 @@ class Owner(ABC):
         """Everything that petctl made beside it, the record last: without that there is no status."""
 
     def share(self, manifest: Object) -> None:
-        """Makes a ConfigMap that jobs share, or becomes one more owner of it: it goes with the last of them, whoever
-        deletes that. If the server collects it meanwhile, it is made anew."""
-        name, kinds = manifest["metadata"]["name"], path("configmaps", self._namespace)
-        mine = make.owned(manifest, self.object)
-        references = {"ownerReferences": mine["metadata"]["ownerReferences"]}
-        for _ in range(_ATTEMPTS):
-            with suppress(ObjectExists):
-                self._api.create(kinds, mine)
-                return
-            with suppress(NoSuchObject):
-                found = self._api.patch(f"{kinds}/{name}", {"metadata": references}, "strategic")
-                if found.get("binaryData") != manifest["binaryData"]:
-                    raise UsageError(
-                        f"the ConfigMap {name} of {self._namespace} was changed since petctl created it; delete "
-                        f"it when no job uses it, and submit the job again"
-                    )
-                return
-        raise Conflict(f"the ConfigMap {name} is created and deleted repeatedly; submit the job again")
+        """Makes a ConfigMap that jobs share, or becomes one more owner of it; whoever deletes the last of them."""
+        made = share(self._api, path("configmaps", self._namespace), make.owned(manifest, self.object))
+        if made.get("binaryData") != manifest["binaryData"]:
+            raise UsageError(
+                f"the ConfigMap {made['metadata']['name']} of {self._namespace} was changed since petctl created it; "
+                "delete it when no job uses it, and submit the job again"
+            )
 
     def resume(self) -> None:
         """Everything that it needs is there."""

@@ -22,18 +22,19 @@ from petctl.job.fields import decode
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
 from petctl.job.task import PROGRAM, Task
+from petctl.kube import objects
 from petctl.kube.objects import (
     Object,
     annotations_of,
     by_age,
     condition,
-    containers,
     created,
     ends,
     phase,
     runs,
     seconds,
     terminates,
+    why_not_begun,
 )
 from petctl.rendezvous.core.config import Config
 
@@ -44,7 +45,6 @@ FAILED, IGNORED = (f"batch.kubernetes.io/job-index-{kind}failure-count" for kind
 LONGEST = 4096
 """Bytes that an owner says about its job; of a longer command the record is read."""
 _FACTS, _SIZES = ("name", "submitted", "command"), ("min_nodes", "wanted", "max_nodes", "restarts")
-_NO_START = ("StartError", "ContainerCannotRun")
 _NO_PYTHON = ("executable file not found", "no such file or directory", OLD_PYTHON)
 _NEEDS_PYTHON = "; if the image has no Python 3.9 or newer, set one that has it: options.kubernetes.agent_image"
 
@@ -192,21 +192,7 @@ def why_not_running(pod: Object) -> str:
 
 def why_blocked(pod: Object, called: str) -> str:
     """What keeps a pod from starting, if it is more than the time that it takes; `called`: its name, or "it"."""
-    own = "its container" if called == "it" else f"the container of {called}"
-    for container in containers(pod):
-        waits = container.get("state", {}).get("waiting", {})
-        if waits.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
-            return f"the image {container.get('image')} is not available ({waits.get('message') or waits['reason']})"
-        if waits.get("reason") and waits["reason"] not in ("ContainerCreating", "PodInitializing"):
-            return f"{own} cannot start: {waits.get('message') or waits['reason']}"
-        said = _why_not_begun(container)
-        if said:
-            no_python = any(words in said for words in _NO_PYTHON) and container.get("name") == CONTAINER
-            return f"{own} cannot start: {said}{_NEEDS_PYTHON if no_python else ''}"
-    refused = condition(pod, "PodScheduled")
-    if phase(pod) == "Pending" and refused.get("status") == "False":
-        return f"no machine of the cluster can take {called}: {refused.get('message') or refused.get('reason')}"
-    return ""
+    return objects.why_blocked(pod, called, _why_not_begun)
 
 
 def never_woken(owner: Object) -> bool:
@@ -219,12 +205,11 @@ def _never_began(pod: Object) -> bool:
 
 
 def _why_not_begun(container: Object) -> str:
-    """Why a container ended before it did anything; empty otherwise."""
-    ended = container.get("state", {}).get("terminated", {})
-    said = str(ended.get("message") or "").strip()
-    if ended.get("reason") in _NO_START:
-        return said or str(ended["reason"])
-    return said if OLD_PYTHON in said else ""
+    """Why a container ended before it did anything, with what to do where its image has no Python for the agent."""
+    said = str(container.get("state", {}).get("terminated", {}).get("message") or "").strip()
+    why = why_not_begun(container) or (said if OLD_PYTHON in said else "")
+    no_python = container.get("name") == CONTAINER and any(words in why for words in _NO_PYTHON)
+    return f"{why}{_NEEDS_PYTHON}" if no_python else why
 
 
 def _number(pod: Object, annotation: str) -> int:
