@@ -68,7 +68,8 @@ class Owner(ABC):
         """Everything that petctl made beside it, the record last: without that there is no status."""
 
     def share(self, manifest: Object) -> None:
-        """Makes a ConfigMap that jobs share, or becomes one more owner of it; whoever deletes the last of them."""
+        """Makes a ConfigMap that jobs share, or becomes one more owner of it; it goes with the last, whoever deletes
+        that."""
         made = share(self._api, path("configmaps", self._namespace), make.owned(manifest, self.object))
         if made.get("binaryData") != manifest["binaryData"]:
             raise UsageError(
