@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 from petctl.clusters.backend import Ask
@@ -20,9 +19,9 @@ from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.kubernetes.pods.pod_events import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord
-from petctl.kube.api import Api, Items, path, share
+from petctl.kube.api import Api, path, share
 from petctl.kube.failures import Forbidden, NoSuchObject, ObjectExists
-from petctl.kube.objects import annotations_of, labels_of
+from petctl.kube.objects import annotations_of, labels_of, terminates
 from petctl.text import counted, scaling
 
 Object = dict[str, Any]
@@ -183,15 +182,15 @@ class ElasticJobOwner(Owner):
     def _belongings(self) -> Iterator[str]:
         name = object_name(self.job_id)
         yield path("secrets", self._namespace, name)
-        yield from (path("configmaps", self._namespace, name) for name in make.agent_names(self.job_id))
-        for number in count():
-            piece = path("configmaps", self._namespace, make.piece_name(self.job_id, number))
-            try:
-                self._api.get(piece)
-            except NoSuchObject:
-                break
-            yield piece
-        yield path("configmaps", self._namespace, name)
+        pieces: list[str] = []
+        with suppress(NoSuchObject):
+            while True:
+                piece = make.piece_name(self.job_id, len(pieces))
+                self._api.get(path("configmaps", self._namespace, piece))
+                pieces.append(piece)
+        # The last piece first: what is left when this is cut short is found again by its numbers.
+        for one in (*make.agent_names(self.job_id), *reversed(pieces), name):
+            yield path("configmaps", self._namespace, one)
 
 
 class Owners:
@@ -205,7 +204,7 @@ class Owners:
         """Every job's owner, by the job's id."""
         jobs: dict[str, JobOwner] = {}
         nodes: dict[str, Object] = {}  # the Jobs that make them, by the job's label
-        for job in _staying(self._api.list(path("jobs", self._namespace), ROLE)):
+        for job in self._staying("jobs", ROLE):
             labels, about = labels_of(job), annotations_of(job)
             if labels.get(ROLE) == NODE and JOB in labels:
                 nodes[labels[JOB]] = job
@@ -215,11 +214,15 @@ class Owners:
             owner.nodes = nodes.get(object_name(job_id))
         found: dict[str, Owner] = {**jobs}
         with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
-            for job in _staying(self._api.list(path("elasticjobs", self._namespace))):
+            for job in self._staying("elasticjobs"):
                 job_id, elastic = elastic_jobs.id_of(job), {"kind": elastic_jobs.KIND, **job}
                 found[job_id] = ElasticJobOwner(self._api, self._namespace, job_id, elastic)
         self._kinds |= {job_id: type(owner) for job_id, owner in found.items()}
         return found
+
+    def _staying(self, kind: str, selector: str = "") -> list[Object]:
+        found = self._api.list(path(kind, self._namespace), selector)
+        return [job for job in found if not terminates(job)]
 
     def find(self, job_id: str) -> Owner:
         """The owner of that job; NoSuchObject where there is none."""
@@ -256,7 +259,3 @@ class Owners:
                 f"operator install), or turn it off (operator: false in the cluster's settings)"
             ) from None
         return kind(self._api, self._namespace, job_id, made)
-
-
-def _staying(found: Items) -> Iterator[Object]:
-    return (job for job in found if not job["metadata"].get("deletionTimestamp"))
