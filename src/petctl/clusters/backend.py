@@ -23,7 +23,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from petctl.clusters import node_ends
 from petctl.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:
@@ -79,12 +78,16 @@ class Inspection(ABC):
 
     def explain(self, status: JobStatus) -> JobStatus:
         """A coordinator's status with what only the cluster knows: why nodes are missing, how lost ones ended."""
+        from petctl.clusters import node_ends  # `list` needs none of it
+
         if node_ends.is_short(status) and (absent := self.absent(status)):
             status = node_ends.with_absent(status, absent)
         return self.with_ends(status)
 
     def with_ends(self, status: JobStatus) -> JobStatus:
         """The status with what was the end of nodes, where that matters."""
+        from petctl.clusters import node_ends
+
         if not node_ends.may_have_lost(status):
             return status
         return node_ends.with_ends(status, self.ends() or (self.ends(True) if status.finished is not None else ()))

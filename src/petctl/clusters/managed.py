@@ -16,16 +16,15 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from petctl.clusters import node_ends
 from petctl.clusters.backend import COORDINATOR, NODE, Backend, Inspection
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Listed, LogFilter, LogLine
-from petctl.clusters.node_ends import NodeEnd
 from petctl.clusters.patience import AWAY, Patience
 from petctl.errors import InternalError, NotFound, PetctlError, Unreachable, UsageError
 from petctl.job.record import JobRecord, Output
 from petctl.job.status import JobStatus
 
 if TYPE_CHECKING:
+    from petctl.clusters.node_ends import NodeEnd
     from petctl.job.spec import Job
 
 WATCH = 20.0  # seconds that one question may stay open
@@ -106,6 +105,8 @@ class ManagedCluster(Generic[Supplied]):
         return found.explain(not_over(JobStatus.from_dict(answer["status"]))), found
 
     def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
+        from petctl.clusters.node_ends import is_short
+
         deadline, patience = time.monotonic() + timeout, Patience()
         while True:
             try:
@@ -113,7 +114,7 @@ class ManagedCluster(Generic[Supplied]):
                 left = deadline - time.monotonic()
                 if status != seen or left <= 0:
                     return status
-                self._wait_for_news(found, min(left, LOOK_ANYWAY if node_ends.is_short(status) else WATCH))
+                self._wait_for_news(found, min(left, LOOK_ANYWAY if is_short(status) else WATCH))
                 patience.restored()
             except PetctlError as failure:
                 if failure.code != AWAY:
@@ -130,6 +131,7 @@ class ManagedCluster(Generic[Supplied]):
         found.wait(min(timeout, LOOK_ANYWAY))
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
+        from petctl.clusters import node_ends
         from petctl.clusters.printed import event_lines
 
         self.backend.inspect(job_id)
