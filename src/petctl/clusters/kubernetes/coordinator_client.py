@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
@@ -13,9 +13,6 @@ from petctl.kube.api import Api, Items, path, wait_for_change
 from petctl.kube.failures import Forbidden, KubernetesError, Unauthorised
 from petctl.kube.objects import running
 from petctl.rendezvous.net.join_file import JoinFile, decode_join
-
-if TYPE_CHECKING:
-    from petctl.rendezvous.net.client import ControlLink
 
 
 class CoordinatorClient:
@@ -35,8 +32,15 @@ class CoordinatorClient:
 
     def ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
         """The answer of the coordinator that runs now; Unreachable when none can be asked."""
+        from petctl.rendezvous.net.client import ControlLink
+
+        alive = running(pods)
+        if not alive:
+            raise Unreachable(f"the coordinator of {job_id} is not running now; try again")
+        newest = alive[-1]["metadata"]["name"]
         try:
-            with self._link(job_id, pods) as link:
+            join = self.join_file(job_id, control=True)
+            with ControlLink(join, dial=lambda: self._api.dial(self._namespace, newest, PORT)) as link:
                 return link.call(call, patience, **params)
         except (Forbidden, Unauthorised):
             raise
@@ -51,14 +55,3 @@ class CoordinatorClient:
             return join.for_control(base64.b64decode(data["token"]).decode().strip()) if control else join
         except (KeyError, ValueError) as error:
             raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None
-
-    def _link(self, job_id: str, pods: Items) -> ControlLink:
-        from petctl.rendezvous.net.client import ControlLink
-
-        alive = running(pods)
-        if not alive:
-            raise Unreachable(f"the coordinator of {job_id} is not running now; try again")
-        newest = alive[-1]["metadata"]["name"]
-        return ControlLink(
-            self.join_file(job_id, control=True), dial=lambda: self._api.dial(self._namespace, newest, PORT)
-        )
