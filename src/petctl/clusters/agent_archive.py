@@ -34,27 +34,21 @@ AGENT_PARTS = (
 OPERATOR_PARTS = (
     *AGENT_PARTS,
     *("config", "kinds.py", "kube", "unattended.py"),
-    *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate", "job_files")),
+    *(f"clusters/{name}.py" for name in ("__init__", "agent_archive", "base", "certificate", "job_files", "node_ends")),
     "clusters/kubernetes",
 )
 FOR_SUBMITTERS = {
-    f"petctl/clusters/kubernetes/{name}.py"
-    for name in (
-        *(
-            "admin_volumes",
-            "backend",
-            "build_record",
-            "capacity",
-            "summaries",
-            "job_owner",
-            "logs",
-            "log_follow",
-            "worker_command",
-        ),
-        *("commands/__init__", "commands/import_", "commands/operator", "commands/volume"),
-        *("convert/__init__", "convert/convert", "convert/converted", "convert/launcher_args", "convert/validation"),
-        *("pods/node_losses", "pods/pod_options", "pods/schema", "pods/unschedulable"),
-    )
+    "petctl/kube/pod_logs.py",
+    *(
+        f"petctl/clusters/kubernetes/{name}.py"
+        for name in (
+            *("admin_volumes", "backend", "build_record", "kubernetes_job", "job_owner"),
+            *("commands/__init__", "commands/import_", "commands/operator", "commands/volume"),
+            *("convert/__init__", "convert/convert", "convert/converted"),
+            *("convert/launcher_args", "convert/validation"),
+            *("pods/pod_events", "pods/pod_options", "pods/schema"),
+        )
+    ),
 }
 """What an operator never imports: Helm keeps its archive twice, in an object that has little room."""
 OLD_PYTHON = "this needs Python"

@@ -27,6 +27,7 @@ from petctl.errors import NotFound, Unreachable
 
 if TYPE_CHECKING:
     from petctl.clusters.base import Listed, LogFilter, LogLine
+    from petctl.clusters.node_ends import NodeEnd
     from petctl.clusters.printed import Printed
     from petctl.job.record import JobRecord
     from petctl.job.spec import Job
@@ -69,9 +70,29 @@ class Inspection(ABC):
     def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
         """The coordinator's answer; Unreachable where none can be asked now."""
 
+    def absent(self, status: JobStatus) -> Mapping[str, str]:
+        """Nodes that the job wants and that are not in its coordinator's status, each with what keeps it."""
+        return {}
+
+    def ends(self, gone: bool = False) -> Sequence[NodeEnd]:
+        """How nodes ended that nobody of the job asked to end; `gone`: also those of which only a trace is left."""
+        return ()
+
     def explain(self, status: JobStatus) -> JobStatus:
-        """The status with what only the cluster knows: why nodes are missing, how lost ones ended."""
-        return status
+        """A coordinator's status with what only the cluster knows: why nodes are missing, how lost ones ended."""
+        from petctl.clusters import node_ends  # `list` needs none of it
+
+        if node_ends.is_short(status) and (absent := self.absent(status)):
+            status = node_ends.with_absent(status, absent)
+        return self.with_ends(status)
+
+    def with_ends(self, status: JobStatus) -> JobStatus:
+        """The status with what was the end of nodes, where that matters."""
+        from petctl.clusters import node_ends
+
+        if not node_ends.may_have_lost(status):
+            return status
+        return node_ends.with_ends(status, self.ends() or (self.ends(True) if status.finished is not None else ()))
 
     def wait(self, timeout: float) -> None:
         """Until the platform has news of the job; without a way to hear of it, all of the time."""
@@ -161,10 +182,6 @@ class Backend(ABC, Generic[Job_]):
         """The workers' lines where the platform keeps them in files, with `over` followed until then; None where nodes
         print them."""
         return None
-
-    def explain_events(self, job_id: str, events: Iterator[dict[str, Any]], follow: bool) -> Iterator[dict[str, Any]]:
-        """The events with what only the cluster knows."""
-        return events
 
     # -- changing ------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,11 @@
-"""Runs a command with this process's terminal and waits for it, as a shell would: Ctrl-C is the command's to answer."""
+"""Runs a command with this process's terminal and waits for it, as a shell would: Ctrl-C is the command's to answer.
+
+A node elsewhere runs it as a worker of its job would, in its directory and with its environment (`worker_command`).
+"""
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import threading
@@ -10,6 +14,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from petctl.errors import UsageError
+
+_AS_A_WORKER = """
+import json, os, pathlib, sys
+wish, own = json.loads(sys.argv[1]), b""
+for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+    try:
+        found = b"\\0" + path.read_bytes()
+    except OSError:
+        continue
+    if b"\\0PETCTL_WORKER_KEY=" in found:
+        own = found
+        break
+    if b"\\0PETCTL_NODE_KEY=" in found:  # a warm worker's: its round's variables do not show from outside
+        own = found
+os.environ.update(line.split("=", 1) for line in os.fsdecode(own).split("\\0") if "=" in line)
+os.environ.update(wish["env"])
+try:
+    os.chdir(wish["cwd"] or ".")
+    os.execvp(wish["argv"][0], wish["argv"])
+except OSError as error:
+    sys.exit(f"cannot run {wish['argv'][0]!r} in {os.getcwd()}: {error.strerror}")
+"""
 
 
 def run_in_foreground(argv: Sequence[str], cwd: str | None = None, env: Mapping[str, str] | None = None) -> int:
@@ -33,3 +59,8 @@ def _left_to_the_command() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
+
+
+def worker_command(python: Sequence[str], env: Mapping[str, str], cwd: str, argv: Sequence[str]) -> list[str]:
+    """What to run on a node; `python`: that of its agent, `env`: what a worker there has beside its round's."""
+    return [*python, "-c", _AS_A_WORKER, json.dumps({"env": dict(env), "cwd": cwd, "argv": list(argv)})]

@@ -8,7 +8,7 @@ asks once hears of it. News are waited for where they arise, at the coordinator,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -24,6 +24,7 @@ from petctl.job.record import JobRecord, Output
 from petctl.job.status import JobStatus
 
 if TYPE_CHECKING:
+    from petctl.clusters.node_ends import NodeEnd
     from petctl.job.spec import Job
 
 WATCH = 20.0  # seconds that one question may stay open
@@ -111,6 +112,8 @@ class ManagedCluster(Generic[Supplied]):
         return found.explain(not_over(JobStatus.from_dict(answer["status"]))), found
 
     def watch(self, job_id: str, seen: JobStatus | None, timeout: float) -> JobStatus:
+        from petctl.clusters.node_ends import is_short
+
         deadline, patience = time.monotonic() + timeout, Patience()
         while True:
             try:
@@ -135,12 +138,22 @@ class ManagedCluster(Generic[Supplied]):
         found.wait(min(timeout, LOOK_ANYWAY))
 
     def events(self, job_id: str, follow: bool) -> Iterator[dict[str, Any]]:
+        from petctl.clusters import node_ends
         from petctl.clusters.printed import event_lines
 
         self.backend.inspect(job_id)
         printed = self.backend.printed(job_id, COORDINATOR)
-        told = printed.follow(partial(self._over, job_id)) if follow else printed.so_far()
-        return self.backend.explain_events(job_id, event_lines(told), follow)
+        if follow:
+            told = event_lines(printed.follow(partial(self._over, job_id)))
+            return node_ends.explained_as_they_come(told, partial(self._ends, job_id))
+        return node_ends.explained(event_lines(printed.so_far()), self._ends(job_id, gone=True))
+
+    def _ends(self, job_id: str, gone: bool = False) -> Sequence[NodeEnd]:
+        """How its nodes ended; none where that is not to be had: what a coordinator tells is told without them."""
+        with suppress(PetctlError):
+            found: Inspection = self.backend.inspect(job_id)
+            return found.ends(gone)
+        return ()
 
     def logs(self, job_id: str, wanted: LogFilter, follow: bool) -> Iterator[LogLine]:
         """What nodes have printed for the workers; of a job that has ended, what its store has."""
@@ -290,12 +303,6 @@ class ManagedCluster(Generic[Supplied]):
 def not_over(told: JobStatus) -> JobStatus:
     """What a coordinator tells before its platform knows that it has ended: until then the job goes on."""
     return told if told.finished is None else replace(told, finished=None, state="running", exit_code=None, error=None)
-
-
-def is_short(status: JobStatus) -> bool:
-    """Whether nodes are missing from what a coordinator tells."""
-    here = [node for node in status.nodes if node.state != "pending"]
-    return status.finished is None and len(here) < status.size.wanted
 
 
 def check_stores(record: JobRecord, home: Path) -> None:

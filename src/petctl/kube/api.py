@@ -11,17 +11,19 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
 from petctl.kube import failures
-from petctl.kube.access import Access
+from petctl.kube.credentials import Access
 from petctl.kube.requests import Begun, Object, Requests
 
 if TYPE_CHECKING:
     from petctl.kube.dial import Dialled
 
 PAGE = 500  # objects in one answer
+_ATTEMPTS = 5
 _CORE = ("pods", "services", "secrets", "configmaps", "persistentvolumeclaims", "events", "nodes", "namespaces")
 _RIGHTS = ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
 _GROUPS = {
@@ -207,6 +209,27 @@ class Api:
         query = [("ports", str(port))]
         link = self._requests.websocket(f"{path('pods', namespace, pod)}/portforward", query, dial.PROTOCOLS)
         return dial.carried(link, f"port {port} of pod {pod}")
+
+
+def wait_for_change(api: Api, path: str, selector: str, version: str, timeout: float) -> None:
+    """Until anything there has changed after that version; more may have changed than the server remembers."""
+    with suppress(failures.Gone):
+        for kind, _ in api.watch(path, selector, version, timeout):
+            if kind != "BOOKMARK":
+                return
+
+
+def share(api: Api, kinds: str, manifest: Mapping[str, Any]) -> Object:
+    """Makes an object that several own, or adds this one's owners to those of the one that has its name: it goes with
+    the last of them. If the server collects it meanwhile, it is made again."""
+    references = {"ownerReferences": manifest["metadata"]["ownerReferences"]}
+    for _ in range(_ATTEMPTS):
+        with suppress(failures.ObjectExists):
+            return api.create(kinds, manifest)
+        with suppress(failures.NoSuchObject):
+            return api.patch(f"{kinds}/{manifest['metadata']['name']}", {"metadata": references}, "strategic")
+    name = f"the {manifest['kind']} {manifest['metadata']['name']}"
+    raise failures.Conflict(f"{name} is created and deleted repeatedly; try again")
 
 
 def _number(stream: int | Descriptor | None) -> int | None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from petctl.errors import UsageError
 from petctl.http_proxy import proxy_headers
 from petctl.kube import failures
-from petctl.kube.access import Access
+from petctl.kube.credentials import Access
 
 CONNECT_WITHIN = 15.0
 KEPT = 8  # idle connections; more threads than that at once are rare

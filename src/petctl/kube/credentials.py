@@ -1,4 +1,5 @@
-"""Who one is, for the API server: headers and a client certificate, fresh for every connection and request.
+"""How a cluster is reached, and who one is there: headers and a client certificate, fresh for every connection and
+request.
 
 Files are read again when they change, because tokens in pods are replaced every hour. What a program makes
 (`credential_plugin.py`) is kept until it runs out. Nothing here is ever shown or written.
@@ -114,3 +115,33 @@ class Credentials:
     def renew(self) -> bool:
         """The server did not accept them: whether others can be had."""
         return self.identity.renew()
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """A server, a namespace in it, whom to trust, and who one is."""
+
+    server: str
+    """URL, maybe with a path: some clusters are behind a gateway."""
+
+    namespace: str
+    credentials: Credentials = dataclasses.field(repr=False)
+    context: str = ""
+    source: str = ""
+    """Where all this was found, for error messages."""
+
+    authority: str = dataclasses.field(default="", repr=False)
+    """PEM of the certificate authorities; empty: those of this machine."""
+
+    verify: bool = True
+    server_name: str = ""
+    """The name in the server's certificate, where it is not that of the URL."""
+
+    proxy: str = ""
+    answer_within: float = 60.0
+    """Seconds without a byte of an answer."""
+
+    @property
+    def where(self) -> str:
+        """The cluster, as error messages call it."""
+        return f"the Kubernetes API server {self.server}" + (f" (context {self.context})" if self.context else "")

@@ -19,8 +19,7 @@ from typing import Any
 
 from petctl.errors import UsageError
 from petctl.http_proxy import checked, proxy_of
-from petctl.kube.access import Access
-from petctl.kube.credentials import Credentials, TokenFile
+from petctl.kube.credentials import Access, Credentials, TokenFile
 from petctl.kube.kubeconfig_entries import ConfigEntry, Merged
 from petctl.kube.users import credentials_of
 

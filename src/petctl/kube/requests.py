@@ -22,8 +22,7 @@ from urllib.parse import urlencode, urlsplit
 
 import petctl
 from petctl.kube import failures
-from petctl.kube.access import Access
-from petctl.kube.credentials import Header
+from petctl.kube.credentials import Access, Header
 
 if TYPE_CHECKING:
     from http.client import HTTPResponse

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from petctl.clusters.kubernetes import capacity
 from petctl.clusters.kubernetes.backend import connect
 from petctl.compat.act.overview import LONGEST, lines_of
+from petctl.kube import objects
 from tests.unit.clusters.kubernetes.servers import Handler, serving, url_of
 
 
@@ -67,14 +67,14 @@ def node(gpus: int, ready: str = "True", **spec: Any) -> dict[str, Any]:
     [(node(8), True), (node(8, "Unknown"), False), (node(8, unschedulable=True), False)],
 )
 def test_a_machine_that_takes_no_pods_is_unusable(found: dict[str, Any], ready: bool) -> None:
-    assert capacity.is_ready(found) is ready
+    assert objects.takes_pods(found) is ready
 
 
 def test_a_pod_holds_gpus_while_it_is_on_a_machine() -> None:
     spec = {"nodeName": "n1", "containers": [{"resources": {"limits": {"nvidia.com/gpu": "4"}}}, {"name": "side"}]}
-    assert capacity.gpus_of({"spec": spec, "status": {"phase": "Running"}}) == 4
-    assert capacity.gpus_of({"spec": spec, "status": {"phase": "Succeeded"}}) == 0
-    assert capacity.gpus_of({"spec": {**spec, "nodeName": ""}, "status": {"phase": "Pending"}}) == 0
+    assert objects.gpus_of({"spec": spec, "status": {"phase": "Running"}}) == 4
+    assert objects.gpus_of({"spec": spec, "status": {"phase": "Succeeded"}}) == 0
+    assert objects.gpus_of({"spec": {**spec, "nodeName": ""}, "status": {"phase": "Pending"}}) == 0
 
 
 @pytest.mark.parametrize(

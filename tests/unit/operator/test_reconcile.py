@@ -19,7 +19,7 @@ from petctl.clusters.kubernetes.operator.failure_history import KEPT
 from petctl.clusters.kubernetes.operator.pods import number_of
 from petctl.clusters.kubernetes.operator.reconcile import AT_ONCE, GIVE_UP, TRY_AGAIN, decide
 from petctl.clusters.kubernetes.pods.manifests import LEFT
-from petctl.kube.timestamps import written
+from petctl.kube.objects import written
 from tests.unit.operator.world import Killed, World
 
 ONE = {"name": "A", "value": "1"}

@@ -32,7 +32,7 @@ from petctl.clusters.kubernetes.operator.observation import Seen
 from petctl.clusters.kubernetes.operator.pods import role_of
 from petctl.clusters.kubernetes.operator.reconcile import decide
 from petctl.clusters.kubernetes.operator.record import record_of
-from petctl.kube.timestamps import written
+from petctl.kube.objects import written
 
 Object = dict[str, Any]
 START = 1_800_000_000.0

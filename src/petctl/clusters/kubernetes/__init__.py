@@ -5,8 +5,7 @@
     jobrequest.py          what only Kubernetes knows of a job, in its record
     job_owner.py           the object that owns a job's others: a Job or an ElasticJob; elastic_jobs.py: the latter
     coordinator_client.py  asks a job's coordinator, whichever pod it is just now
-    job_status.py          how a job stands, as its objects alone tell
-    log_follow.py          log streams of its pods; logs.py: their lines
+    kubernetes_job.py      how a job stands; job_status.py: as its objects alone tell it
     admin_volumes.py       objects for an administrator to apply
     pods/                  templates of pods, and what became of pods
     commands/              verbs that are Kubernetes' alone

@@ -9,36 +9,36 @@ last words say how.
 from __future__ import annotations
 
 import base64
-import builtins
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from petctl.clusters.backend import ALL_NEEDS, COORDINATOR, NODE, Ask, Backend, Inspection, no_such_job
+from petctl.clusters.backend import ALL_NEEDS, COORDINATOR, NODE, Ask, Backend, no_such_job
 from petctl.clusters.base import EXEC, FORWARD, JOIN, SCALE, Cluster, Listed
-from petctl.clusters.kubernetes import job_status, logs
-from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient, running
-from petctl.clusters.kubernetes.job_owner import Owner, Owners
+from petctl.clusters.foreground import worker_command
+from petctl.clusters.kubernetes.coordinator_client import CoordinatorClient
+from petctl.clusters.kubernetes.job_owner import Owners
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
-from petctl.clusters.kubernetes.names import MANAGED, node_of, object_name, selector
+from petctl.clusters.kubernetes.kubernetes_job import KubernetesJob
+from petctl.clusters.kubernetes.names import CONTAINER, JOB, MANAGED, ROLE, node_of, object_name, selector
 from petctl.clusters.kubernetes.pods import manifests as make
-from petctl.clusters.kubernetes.pods import node_losses, pod_termination, unschedulable
-from petctl.clusters.managed import ManagedCluster, check_stores, is_short, not_over
-from petctl.clusters.printed import Item, Printed, final_status
+from petctl.clusters.managed import ManagedCluster, check_stores
+from petctl.clusters.printed import Item, Printed
 from petctl.controller.job_files import GRANTS
 from petctl.errors import InternalError, NotFound
 from petctl.job.record import JobRecord
 from petctl.job.spec import Job
-from petctl.job.status import JobStatus
 from petctl.kube.api import Api, Items, path
 from petctl.kube.failures import KubernetesError, NoSuchObject, NotRunning, ObjectExists
 from petctl.kube.kubeconfig import find_access
+from petctl.kube.objects import labels_of, machines, running
+from petctl.kube.pod_logs import PodLogs
 from petctl.rendezvous.core.decide import natural
 from petctl.rendezvous.core.messages import Outcome
 from petctl.rendezvous.net.join_file import JoinFile
@@ -54,86 +54,17 @@ def connect(home: Path, settings: Mapping[str, Any]) -> Cluster:
     return ManagedCluster(KubernetesBackend(home, settings))
 
 
-class KubernetesJob(Inspection):
-    """A job's owner and its coordinator's pods, as they were when they were read."""
-
-    over = False
-
-    def __init__(self, backend: KubernetesBackend, job_id: str, owner: Owner, pods: Items) -> None:
-        self._backend, self.job_id, self.owner, self._pods = backend, job_id, owner, pods
-        self._message = job_status.ended(owner.object, pods)
-        self.over, self.asks, self.suspended = self._message is not None, bool(running(pods)), owner.suspended
-        self.begun = job_status.was_replaced(owner.object, pods)
-
-    def status(self) -> JobStatus:
-        if self._message is None:
-            return self._named(self._unheard())
-        printed = logs.last_status(*self._backend.place, self._pods)
-        return self._named(self._with_ends(final_status(self._record(), self._message, printed)))
-
-    def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
-        return self._backend.coordinators.ask(self.job_id, self._pods, call, patience, **params)
-
-    def wait(self, timeout: float) -> None:
-        self._backend.coordinators.wait_for_pods(self.job_id, self._pods.version, timeout)
-
-    def explain(self, status: JobStatus) -> JobStatus:
-        if is_short(status):
-            troubles = partial(unschedulable.troubles, *self._backend.place)
-            status = unschedulable.explained(status, self._nodes(), partial(self.owner.refusal, NODE), troubles)
-        return self._named(self._with_ends(status))
-
-    def _named(self, status: JobStatus) -> JobStatus:
-        return replace(status, cluster=self._backend.name)
-
-    def ends(self) -> list[pod_termination.End]:
-        """How lost nodes' pods ended."""
-        return pod_termination.ends_of(self._nodes("status.phase=Failed"), self.owner.object)
-
-    def _with_ends(self, status: JobStatus) -> JobStatus:
-        """The status with what was the end of pods, where that matters."""
-        if not pod_termination.may_have_lost(status):
-            return status
-        ends = self.ends()
-        if not ends and status.finished is not None:
-            ends = node_losses.vanished(*self._backend.place, self.job_id)
-        return pod_termination.explained(status, ends)
-
-    def _unheard(self) -> JobStatus:
-        """The status of a job whose coordinator cannot be asked: it has said its last word, or is yet to come."""
-        printed = logs.last_status(*self._backend.place, running(self._pods))
-        if printed:
-            return not_over(printed)
-        trouble = partial(unschedulable.trouble_of, *self._backend.place)
-        refused = trouble(self._pods) if self._pods else self.owner.refusal(COORDINATOR)
-        return job_status.waiting_status(self._record(), self.owner.object, self._pods, refused, self._nodes)
-
-    def _nodes(self, *fields: str) -> Items:
-        return self._backend.pods(selector(self.job_id, NODE), *fields)
-
-    def _record(self) -> JobRecord:
-        """The job's, or what stands for it where its submission was cut short."""
-        try:
-            return self._backend.record(self.job_id)
-        except NotFound:
-            return job_status.bare_record(self.job_id, self._backend.name, self.owner.object)
-
-
 class PodOutput(Printed):
     """What the pods of one role of a job print."""
 
     def __init__(self, place: tuple[Api, str], job_id: str, role: str) -> None:
-        self._place, self._id, self._role = place, job_id, role
-        self._read: dict[str, logs.LogPosition] = {}
+        self._logs = PodLogs(*place, CONTAINER, selector(job_id), (ROLE, role))
 
     def so_far(self, then_follow: bool = False) -> Iterator[Item]:
-        which = selector(self._id, self._role)
-        return logs.lines_so_far(*self._place, which, self._read if then_follow else None)
+        return ((node_of(pod), line) for pod, line in self._logs.so_far(then_follow))
 
     def follow(self, over: Callable[[], bool]) -> Iterator[Item]:
-        from petctl.clusters.kubernetes.log_follow import lines_as_they_come
-
-        return lines_as_they_come(*self._place, selector(self._id), self._role, over, self._read)
+        return ((node_of(pod), line) for pod, line in self._logs.follow(over, ends=COORDINATOR))
 
 
 class NamespaceSecrets:
@@ -283,35 +214,31 @@ class KubernetesBackend(Backend[KubernetesJob]):
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def list(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
-        from petctl.clusters.kubernetes.summaries import Summaries
-
-        return Summaries(*self.place, self._owners, self.name, self.record).list(wanted)
+        owners = self._owners.all()
+        these = {job_id for job_id in owners if wanted(job_id)}
+        pods: dict[tuple[str, str], Items] = {}
+        for pod in self.pods(ROLE) if these else ():
+            labels = labels_of(pod)
+            pods.setdefault((str(labels.get(JOB)), str(labels.get(ROLE))), Items()).append(pod)
+        for job_id, owner in owners.items():
+            if job_id not in these:
+                yield Listed(job_id)
+                continue
+            its = [pods.get((object_name(job_id), role), Items()) for role in (COORDINATOR, NODE)]
+            try:
+                yield Listed(job_id, KubernetesJob(self, owner, *its).summary())
+            except (InternalError, NotFound) as error:
+                yield Listed(job_id, error=error)
 
     def inspect(self, job_id: str) -> KubernetesJob:
         try:
             owner = self._owners.find(job_id)
         except NoSuchObject:
             raise no_such_job(job_id, self.name) from None
-        return KubernetesJob(self, job_id, owner, self.coordinators.pods(job_id))
+        return KubernetesJob(self, owner, self.coordinators.pods(job_id))
 
     def printed(self, job_id: str, role: str) -> PodOutput:
         return PodOutput(self.place, job_id, role)
-
-    def explain_events(self, job_id: str, events: Iterator[dict[str, Any]], follow: bool) -> Iterator[dict[str, Any]]:
-        """The coordinator's, with how lost nodes' pods ended."""
-        if follow:
-            return node_losses.explained_as_they_come(events, partial(self._ends_so_far, job_id))
-        ends = self._ends_so_far(job_id)
-        known = {end.uid for end in ends}  # an operator remembers what is an event too
-        ends += [end for end in node_losses.vanished(*self.place, job_id) if end.uid not in known]
-        return node_losses.explained(events, ends)
-
-    def _ends_so_far(self, job_id: str) -> builtins.list[pod_termination.End]:
-        """None where they cannot be had: what a coordinator tells is told without them."""
-        with suppress(KubernetesError):
-            found = self.pods(selector(job_id, NODE), "status.phase=Failed")
-            return pod_termination.ends_of(found, self._owners.find(job_id).object)
-        return []
 
     # -- changing ------------------------------------------------------------------------------------------------------
 
@@ -334,8 +261,6 @@ class KubernetesBackend(Backend[KubernetesJob]):
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
     def capacity(self) -> dict[str, object]:
-        from petctl.clusters.kubernetes.capacity import machines
-
         return machines(self._api)
 
     def nodes(self, job: KubernetesJob) -> Mapping[str, Pod]:
@@ -347,9 +272,10 @@ class KubernetesBackend(Backend[KubernetesJob]):
 
     def execute(self, job: KubernetesJob, node: Pod, argv: Sequence[str]) -> int:
         """In its pod, with the environment of a worker that runs there."""
-        from petctl.clusters.kubernetes.worker_command import worker_command
-
-        words = worker_command(node, job.job_id, self.record(job.job_id).task, argv)
+        task, command = self.record(job.job_id).task, node["spec"]["containers"][0]["command"]
+        own = {**task.env, "PETCTL_JOB_ID": job.job_id, "PETCTL_NODE": node_of(node)}
+        cwd = make.code_directory(task.code) if task.code.id else task.cwd
+        words = worker_command(command[: command.index(make.ARCHIVE)], own, cwd, argv)
         tty, name = sys.stdin.isatty() and sys.stdout.isatty(), node["metadata"]["name"]
         try:
             return self._api.execute(self.place[1], name, words, "petctl", tty, sys.stdin, sys.stdout, sys.stderr)

@@ -14,6 +14,7 @@ from typing import Any
 from petctl.clusters.agent_archive import agent_files
 from petctl.clusters.building import RecordBuilder
 from petctl.clusters.kubernetes.elastic_jobs import elastic_job
+from petctl.clusters.kubernetes.job_status import about
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.pods import pod_options
 from petctl.clusters.kubernetes.pods.manifests import (
@@ -29,7 +30,6 @@ from petctl.clusters.kubernetes.pods.manifests import (
     shared_agent,
 )
 from petctl.clusters.kubernetes.pods.schema import KubernetesOptions, PodOptions
-from petctl.clusters.kubernetes.summaries import about
 from petctl.config.keys import kubernetes_keys
 from petctl.errors import UsageError
 from petctl.job.record import JobRecord

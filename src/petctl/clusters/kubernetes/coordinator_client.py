@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from petctl.clusters.kubernetes.names import COORDINATOR, by_age, object_name, selector
+from petctl.clusters.kubernetes.names import COORDINATOR, object_name, selector
 from petctl.clusters.kubernetes.pods.manifests import PORT
 from petctl.controller.job_files import JOIN
 from petctl.errors import InternalError, Unreachable
-from petctl.kube.api import Api, Items, path
-from petctl.kube.failures import Forbidden, Gone, KubernetesError, Unauthorised
+from petctl.kube.api import Api, Items, path, wait_for_change
+from petctl.kube.failures import Forbidden, KubernetesError, Unauthorised
+from petctl.kube.objects import running
 from petctl.rendezvous.net.join_file import JoinFile, decode_join
-
-if TYPE_CHECKING:
-    from petctl.rendezvous.net.client import ControlLink
 
 
 class CoordinatorClient:
@@ -32,16 +28,20 @@ class CoordinatorClient:
 
     def wait_for_pods(self, job_id: str, version: str, timeout: float) -> None:
         """Until anything has changed about them since that version."""
-        pods, which = path("pods", self._namespace), selector(job_id, COORDINATOR)
-        with suppress(Gone):  # more has changed than the server remembers
-            for kind, _ in self._api.watch(pods, which, version, timeout):
-                if kind != "BOOKMARK":
-                    return
+        which = selector(job_id, COORDINATOR)
+        wait_for_change(self._api, path("pods", self._namespace), which, version, timeout)
 
     def ask(self, job_id: str, pods: Items, call: str, patience: float = 30.0, **params: Any) -> Any:
         """The answer of the coordinator that runs now; Unreachable when none can be asked."""
+        from petctl.rendezvous.net.client import ControlLink
+
+        alive = running(pods)
+        if not alive:
+            raise Unreachable(f"the coordinator of {job_id} is not running now; try again")
+        newest = alive[-1]["metadata"]["name"]
         try:
-            with self._link(job_id, pods) as link:
+            join = self.join_file(job_id, control=True)
+            with ControlLink(join, dial=lambda: self._api.dial(self._namespace, newest, PORT)) as link:
                 return link.call(call, patience, **params)
         except (Forbidden, Unauthorised):
             raise
@@ -56,20 +56,3 @@ class CoordinatorClient:
             return join.for_control(base64.b64decode(data["token"]).decode().strip()) if control else join
         except (KeyError, ValueError) as error:
             raise InternalError(f"the Secret of {job_id} is damaged: {error}") from None
-
-    def _link(self, job_id: str, pods: Items) -> ControlLink:
-        from petctl.rendezvous.net.client import ControlLink
-
-        alive = running(pods)
-        if not alive:
-            raise Unreachable(f"the coordinator of {job_id} is not running now; try again")
-        newest = alive[-1]["metadata"]["name"]
-        return ControlLink(
-            self.join_file(job_id, control=True), dial=lambda: self._api.dial(self._namespace, newest, PORT)
-        )
-
-
-def running(pods: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that run, the one to turn to last: the newest, and not one that is being deleted."""
-    alive = [pod for pod in by_age(pods) if pod.get("status", {}).get("phase") == "Running"]
-    return sorted(alive, key=lambda pod: "deletionTimestamp" not in pod["metadata"])

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from petctl.clusters.kubernetes.names import CONTAINER, ID, labels, object_name
 from petctl.clusters.kubernetes.pods.manifests import PodSettings
 from petctl.clusters.kubernetes.pods.template_merge import patched
 from petctl.job.task import MODULE, SCRIPT
+from petctl.kube.objects import Object, annotations_of
 
 if TYPE_CHECKING:  # operators read these too, and have the standard library only
     from petctl.job.spec import Job
@@ -31,8 +31,6 @@ ENDS = {"Succeeded": "succeeded", "Failed": "failed"}
 """Its conditions that are final."""
 _STATES = {"Pending": "pending", "Suspended": "queued", "Recovering": "recovering"}
 _BEGUN = ("Running", "Recovering")
-
-Object = Mapping[str, Any]
 
 
 def elastic_job(job_id: str, job: Job, wishes: PodSettings) -> dict[str, Any]:
@@ -97,8 +95,7 @@ def is_elastic(owner: Object) -> bool:
 
 def id_of(owner: Object) -> str:
     """The job's id, as petctl shows it; one that was made with kubectl is called by its name."""
-    about = owner["metadata"]
-    return str((about.get("annotations") or {}).get(ID) or about["name"])
+    return str(annotations_of(owner).get(ID) or owner["metadata"]["name"])
 
 
 def bounds(owner: Object) -> tuple[int, int]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 from petctl.clusters.backend import Ask
@@ -17,14 +16,15 @@ from petctl.clusters.kubernetes import elastic_jobs
 from petctl.clusters.kubernetes.job_status import OUTCOME
 from petctl.clusters.kubernetes.names import COORDINATOR, ID, JOB, NODE, ROLE, object_name
 from petctl.clusters.kubernetes.pods import manifests as make
-from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT, refusal
+from petctl.clusters.kubernetes.pods.pod_events import NOBODY_MAKES_IT, refusal
 from petctl.errors import UsageError
-from petctl.kube.api import Api, Items, path
-from petctl.kube.failures import Conflict, Forbidden, NoSuchObject, ObjectExists
+from petctl.job.record import JobRecord
+from petctl.kube.api import Api, path, share
+from petctl.kube.failures import Forbidden, NoSuchObject, ObjectExists
+from petctl.kube.objects import annotations_of, labels_of, terminates
 from petctl.text import counted, scaling
 
 Object = dict[str, Any]
-_ATTEMPTS = 5
 
 
 class Owner(ABC):
@@ -32,14 +32,27 @@ class Owner(ABC):
 
     kind = ""
 
-    def __init__(self, api: Api, namespace: str, job_id: str, found: Object, place: str) -> None:
-        self._api, self._namespace, self._id = api, namespace, job_id
-        self.object, self.place = found, place
+    def __init__(self, api: Api, namespace: str, job_id: str, found: Object) -> None:
+        self._api, self._namespace, self.job_id, self.object = api, namespace, job_id, found
+
+    @property
+    def place(self) -> str:
+        """Its path."""
+        return path(f"{self.kind.lower()}s", self._namespace, self.object["metadata"]["name"])
 
     @property
     def suspended(self) -> bool:
         """Nobody makes pods for it now."""
         return bool(self.object["spec"].get("suspend"))
+
+    @property
+    def whole(self) -> bool:
+        """All is there that makes its pods; only in a list one sees that of what was read anyway."""
+        return True
+
+    @abstractmethod
+    def wanted(self, record: JobRecord) -> int:
+        """How many nodes are wanted now: somebody may have scaled the job."""
 
     @abstractmethod
     def refusal(self, role: str) -> str:
@@ -54,24 +67,14 @@ class Owner(ABC):
         """Everything that petctl made beside it, the record last: without that there is no status."""
 
     def share(self, manifest: Object) -> None:
-        """Makes a ConfigMap that jobs share, or becomes one more owner of it: it goes with the last of them, whoever
-        deletes that. If the server collects it meanwhile, it is made anew."""
-        name, kinds = manifest["metadata"]["name"], path("configmaps", self._namespace)
-        mine = make.owned(manifest, self.object)
-        references = {"ownerReferences": mine["metadata"]["ownerReferences"]}
-        for _ in range(_ATTEMPTS):
-            with suppress(ObjectExists):
-                self._api.create(kinds, mine)
-                return
-            with suppress(NoSuchObject):
-                found = self._api.patch(f"{kinds}/{name}", {"metadata": references}, "strategic")
-                if found.get("binaryData") != manifest["binaryData"]:
-                    raise UsageError(
-                        f"the ConfigMap {name} of {self._namespace} was changed since petctl created it; delete "
-                        f"it when no job uses it, and submit the job again"
-                    )
-                return
-        raise Conflict(f"the ConfigMap {name} is created and deleted repeatedly; submit the job again")
+        """Makes a ConfigMap that jobs share, or becomes one more owner of it; it goes with the last, whoever deletes
+        that."""
+        made = share(self._api, path("configmaps", self._namespace), make.owned(manifest, self.object))
+        if made.get("binaryData") != manifest["binaryData"]:
+            raise UsageError(
+                f"the ConfigMap {made['metadata']['name']} of {self._namespace} was changed since petctl created it; "
+                "delete it when no job uses it, and submit the job again"
+            )
 
     def resume(self) -> None:
         """Everything that it needs is there."""
@@ -85,10 +88,10 @@ class Owner(ABC):
         """All the rest goes with it; or before it, where it was created from what `petctl render` prints."""
         for place in self._belongings():
             with suppress(NoSuchObject):
-                about = self._api.get(place)["metadata"]
-                if about.get("ownerReferences"):
+                found = self._api.get(place)
+                if found["metadata"].get("ownerReferences"):
                     break  # the first that has one speaks for all
-                if about.get("labels", {}).get(JOB) == object_name(self._id):  # none of the user's own of that name
+                if labels_of(found).get(JOB) == object_name(self.job_id):  # none of the user's own of that name
                     self._api.delete(place)
         self._api.delete(self.place)
 
@@ -97,10 +100,19 @@ class JobOwner(Owner):
     """A coordinator's Job; another Job makes the nodes."""
 
     kind = "Job"
+    nodes: Object | None = None  # the other Job, in a list
+
+    @property
+    def whole(self) -> bool:
+        return self.nodes is not None or self.suspended
+
+    def wanted(self, record: JobRecord) -> int:
+        said = ((self.nodes or {}).get("spec") or {}).get("parallelism")
+        return int(record.config.wanted if said is None else said)
 
     def refusal(self, role: str) -> str:
         """As the Job of that role tells it, or its absence."""
-        why = refusal(self._api, self._namespace, "Job", f"{object_name(self._id)}-{role}")
+        why = refusal(self._api, self._namespace, "Job", f"{object_name(self.job_id)}-{role}")
         if not why and role == NODE:
             try:
                 self._api.get(self._nodes)
@@ -118,9 +130,9 @@ class JobOwner(Owner):
 
     def _keep_size(self, wanted: int) -> None:
         """Replaces it whole: whoever uses petctl may create and delete ConfigMaps, and not change them."""
-        kept = make.owned(make.size_config(self._id, wanted), self.object)
+        kept = make.owned(make.size_config(self.job_id, wanted), self.object)
         with suppress(NoSuchObject):
-            self._api.delete(path("configmaps", self._namespace, make.size_name(self._id)))
+            self._api.delete(path("configmaps", self._namespace, make.size_name(self.job_id)))
         with suppress(ObjectExists):  # another scales too; the coordinator has heard both
             self._api.create(path("configmaps", self._namespace), kept)
 
@@ -132,10 +144,10 @@ class JobOwner(Owner):
 
     @property
     def _nodes(self) -> str:
-        return path("jobs", self._namespace, f"{object_name(self._id)}-{NODE}")
+        return path("jobs", self._namespace, f"{object_name(self.job_id)}-{NODE}")
 
     def _belongings(self) -> Iterator[str]:
-        for kind, name in make.belongings(self._id, self.object):
+        for kind, name in make.belongings(self.job_id, self.object):
             yield path(kind, self._namespace, name)
 
 
@@ -143,6 +155,9 @@ class ElasticJobOwner(Owner):
     """An ElasticJob: what is written into it, its operator sees to."""
 
     kind = elastic_jobs.KIND
+
+    def wanted(self, record: JobRecord) -> int:
+        return elastic_jobs.wanted(self.object)
 
     def refusal(self, role: str) -> str:
         """As its operator tells it, who also knows for how many nodes there is room."""
@@ -156,7 +171,7 @@ class ElasticJobOwner(Owner):
         least, most = elastic_jobs.bounds(self.object)
         if not least <= wanted <= most:
             raise UsageError(
-                f"{self._id} may have {least} to {most} nodes, not {wanted}; "
+                f"{self.job_id} may have {least} to {most} nodes, not {wanted}; "
                 "a job's bounds are set when it is submitted"
             )
         before = elastic_jobs.wanted(self.object)
@@ -165,17 +180,17 @@ class ElasticJobOwner(Owner):
         return scaling(before, wanted)
 
     def _belongings(self) -> Iterator[str]:
-        name = object_name(self._id)
+        name = object_name(self.job_id)
         yield path("secrets", self._namespace, name)
-        yield from (path("configmaps", self._namespace, name) for name in make.agent_names(self._id))
-        for number in count():
-            piece = path("configmaps", self._namespace, make.piece_name(self._id, number))
-            try:
-                self._api.get(piece)
-            except NoSuchObject:
-                break
-            yield piece
-        yield path("configmaps", self._namespace, name)
+        pieces: list[str] = []
+        with suppress(NoSuchObject):
+            while True:
+                piece = make.piece_name(self.job_id, len(pieces))
+                self._api.get(path("configmaps", self._namespace, piece))
+                pieces.append(piece)
+        # The last piece first: what is left when this is cut short is found again by its numbers.
+        for one in (*make.agent_names(self.job_id), *reversed(pieces), name):
+            yield path("configmaps", self._namespace, one)
 
 
 class Owners:
@@ -185,23 +200,29 @@ class Owners:
         self._api, self._namespace = api, namespace
         self._kinds: dict[str, type[Owner]] = {}
 
-    def all(self) -> tuple[dict[str, Object], dict[str, Object]]:
-        """Every job's owner by the job's id, and the Jobs that make nodes by the job's label."""
-        jobs = self._api.list(path("jobs", self._namespace), ROLE)
-        known: dict[str, Object] = {}
-        nodes: dict[str, Object] = {}
-        for job in _staying(jobs):
-            labels = job["metadata"].get("labels") or {}
+    def all(self) -> dict[str, Owner]:
+        """Every job's owner, by the job's id."""
+        jobs: dict[str, JobOwner] = {}
+        nodes: dict[str, Object] = {}  # the Jobs that make them, by the job's label
+        for job in self._staying("jobs", ROLE):
+            labels, about = labels_of(job), annotations_of(job)
             if labels.get(ROLE) == NODE and JOB in labels:
                 nodes[labels[JOB]] = job
-            elif _has_id(job):
-                known[job["metadata"]["annotations"][ID]] = job
+            elif ID in about:
+                jobs[about[ID]] = JobOwner(self._api, self._namespace, about[ID], job)
+        for job_id, owner in jobs.items():
+            owner.nodes = nodes.get(object_name(job_id))
+        found: dict[str, Owner] = {**jobs}
         with suppress(NoSuchObject, Forbidden):  # nobody has installed an operator, or not for this user
-            elastic = self._api.list(path("elasticjobs", self._namespace))
-            known |= {elastic_jobs.id_of(job): {"kind": elastic_jobs.KIND, **job} for job in _staying(elastic)}
-        for job_id, owner in known.items():
-            self._kinds[job_id] = ElasticJobOwner if elastic_jobs.is_elastic(owner) else JobOwner
-        return known, nodes
+            for job in self._staying("elasticjobs"):
+                job_id, elastic = elastic_jobs.id_of(job), {"kind": elastic_jobs.KIND, **job}
+                found[job_id] = ElasticJobOwner(self._api, self._namespace, job_id, elastic)
+        self._kinds |= {job_id: type(owner) for job_id, owner in found.items()}
+        return found
+
+    def _staying(self, kind: str, selector: str = "") -> list[Object]:
+        found = self._api.list(path(kind, self._namespace), selector)
+        return [job for job in found if not terminates(job)]
 
     def find(self, job_id: str) -> Owner:
         """The owner of that job; NoSuchObject where there is none."""
@@ -220,15 +241,14 @@ class Owners:
                     raise
                 continue  # whoever may not see ElasticJobs has none
             self._kinds[job_id] = kind
-            return kind(self._api, self._namespace, job_id, found, place)
+            return kind(self._api, self._namespace, job_id, found)
         raise NoSuchObject(f"there is no job {job_id!r}")
 
     def create(self, job_id: str, manifest: Mapping[str, Any]) -> Owner:
         """A new one, asleep."""
         kind = ElasticJobOwner if elastic_jobs.is_elastic(manifest) else JobOwner
-        kinds = path(f"{kind.kind.lower()}s", self._namespace)
         try:
-            made = self._api.create(kinds, manifest)
+            made = self._api.create(path(f"{kind.kind.lower()}s", self._namespace), manifest)
         except ObjectExists:
             raise AlreadyExists(f"job {job_id} already exists") from None
         except NoSuchObject as error:
@@ -238,12 +258,4 @@ class Owners:
                 f"{self._api.access.where} does not know ElasticJobs; install the operator (petctl "
                 f"operator install), or turn it off (operator: false in the cluster's settings)"
             ) from None
-        return kind(self._api, self._namespace, job_id, made, f"{kinds}/{manifest['metadata']['name']}")
-
-
-def _staying(found: Items) -> Iterator[Object]:
-    return (job for job in found if not job["metadata"].get("deletionTimestamp"))
-
-
-def _has_id(job: Object) -> bool:
-    return ID in job["metadata"].get("annotations", {})
+        return kind(self._api, self._namespace, job_id, made)

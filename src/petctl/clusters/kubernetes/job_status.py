@@ -5,81 +5,84 @@ What happens inside a running job is the coordinator's to tell; here is what Kub
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 from petctl.clusters.agent_archive import OLD_PYTHON
 from petctl.clusters.kubernetes import elastic_jobs
-from petctl.clusters.kubernetes.names import CONTAINER, ID, by_age
+from petctl.clusters.kubernetes.names import ABOUT, COMPLETION_INDEX, CONTAINER, ID
 from petctl.clusters.kubernetes.pods.pod_termination import end_of
 from petctl.controller.journals.records import first_status
 from petctl.controller.termination_message import parse_message
 from petctl.errors import InternalError
+from petctl.job.fields import decode
 from petctl.job.record import JobRecord
 from petctl.job.status import JobStatus
 from petctl.job.task import PROGRAM, Task
-from petctl.kube.timestamps import seconds
+from petctl.kube import objects
+from petctl.kube.objects import (
+    Object,
+    annotations_of,
+    by_age,
+    condition,
+    created,
+    ends,
+    phase,
+    runs,
+    seconds,
+    terminates,
+    why_not_begun,
+)
 from petctl.rendezvous.core.config import Config
 
 OUTCOME = "petctl.dev/outcome"
 """Annotation of a job that was ended from outside, because its coordinator could not be asked."""
 FAILED, IGNORED = (f"batch.kubernetes.io/job-index-{kind}failure-count" for kind in ("", "ignored-"))
-"""Annotations of a pod: how many there were before it."""
-PLACE = "batch.kubernetes.io/job-completion-index"
-"""... and how many indices of its Job were given up before."""
-_NO_START = ("StartError", "ContainerCannotRun")
+"""Annotations of a pod: how many there were before it; that of its index says how many indices were given up before."""
+LONGEST = 4096
+"""Bytes that an owner says about its job; of a longer command the record is read."""
+_FACTS, _SIZES = ("name", "submitted", "command"), ("min_nodes", "wanted", "max_nodes", "restarts")
 _NO_PYTHON = ("executable file not found", "no such file or directory", OLD_PYTHON)
 _NEEDS_PYTHON = "; if the image has no Python 3.9 or newer, set one that has it: options.kubernetes.agent_image"
-
-Object = Mapping[str, Any]
 
 
 def last_words(pods: Iterable[Object]) -> dict[str, Any] | None:
     """Those of the first coordinator that said how the job ended."""
-    for pod in by_age(pods):
-        for container in pod.get("status", {}).get("containerStatuses", ()):
-            message = parse_message(container.get("state", {}).get("terminated", {}).get("message", ""))
-            if message is not None:
-                return message
-    return None
+    return _first_message(end.get("message", "") for pod in by_age(pods) for _, end in ends(pod))
+
+
+def _first_message(texts: Iterable[str]) -> dict[str, Any] | None:
+    return next((message for message in map(parse_message, texts) if message is not None), None)
 
 
 def ended(owner: Object, pods: Iterable[Object]) -> dict[str, Any] | None:
     """The last words of the coordinator, or whatever stands for them; None while the job goes on."""
-    message = last_words(pods)
+    status = owner.get("status", {})
+    message = last_words(pods) or _first_message((status.get("outcome", ""), annotations_of(owner).get(OUTCOME, "")))
     if message is not None:
         return message
-    status = owner.get("status", {})
-    for text in (status.get("outcome", ""), (owner["metadata"].get("annotations") or {}).get(OUTCOME, "")):
-        message = parse_message(text)
-        if message is not None:
-            return message
-    for condition in status.get("conditions", ()):
-        if condition["status"] == "True":
-            outcome = _elastic_end(owner, condition) if elastic_jobs.is_elastic(owner) else _job_end(condition)
-            if outcome is not None:
-                return {"outcome": outcome, "finished": seconds(condition.get("lastTransitionTime"))}
+    elastic = elastic_jobs.is_elastic(owner)
+    for found in status.get("conditions", ()):
+        if found["status"] == "True" and found["type"] in (elastic_jobs.ENDS if elastic else ("Complete", "Failed")):
+            outcome = _elastic_end(status, found) if elastic else _job_end(found)
+            return {"outcome": outcome, "finished": seconds(found.get("lastTransitionTime"))}
     return None
 
 
-def _job_end(condition: Object) -> dict[str, Any] | None:
-    if condition["type"] not in ("Complete", "Failed"):
-        return None
+def _job_end(found: Object) -> dict[str, Any]:
     sentence = "its coordinator's pod is gone, so the job's outcome is unknown"
-    if condition["type"] == "Failed":
-        sentence = f"Kubernetes gave its coordinator up: {condition.get('message') or condition.get('reason')}"
+    if found["type"] == "Failed":
+        sentence = f"Kubernetes gave its coordinator up: {found.get('message') or found.get('reason')}"
     return {"state": "lost", "code": InternalError.code, "sentence": sentence}
 
 
-def _elastic_end(owner: Object, condition: Object) -> dict[str, Any] | None:
-    """One that its operator has ended without a coordinator."""
-    if condition["type"] not in elastic_jobs.ENDS:
-        return None
-    state, code = elastic_jobs.ENDS[condition["type"]], owner["status"].get("exitCode")
-    sentence = str(condition.get("message") or condition.get("reason") or state)
+def _elastic_end(status: Object, found: Object) -> dict[str, Any]:
+    """How an operator has ended its job without a coordinator."""
+    state, code = elastic_jobs.ENDS[found["type"]], status.get("exitCode")
+    sentence = str(found.get("message") or found.get("reason") or state)
     return {"state": state, "code": int(state == "failed") if code is None else int(code), "sentence": sentence}
 
 
@@ -91,10 +94,8 @@ def was_replaced(owner: Object, pods: Sequence[Object]) -> bool:
         return False
     if owner.get("status", {}).get("failed"):
         return True
-    return any(
-        pod["metadata"].get("deletionTimestamp") or any(_number(pod, kind) for kind in (FAILED, IGNORED, PLACE))
-        for pod in pods
-    )
+    before = (FAILED, IGNORED, COMPLETION_INDEX)
+    return any(terminates(pod) or any(_number(pod, kind) for kind in before) for pod in pods)
 
 
 def waiting_status(
@@ -121,26 +122,19 @@ def waiting_status(
         sentence = f"its coordinator is being replaced, and {who} meanwhile"
         return replace(status, state="recovering", sentence="; ".join(filter(None, [sentence, reason])))
     if elastic_jobs.is_elastic(owner) and not reason:
-        created = seconds(owner["metadata"].get("creationTimestamp"))
-        state, sentence = elastic_jobs.progress(owner, time.time(), created)
+        state, sentence = elastic_jobs.progress(owner, time.time(), created(owner))
         return replace(status, state=state, sentence=sentence)
     return replace(status, state="starting", sentence=f"waiting: {reason or 'its coordinator is starting'}")
 
 
-def runs(pod: Object) -> bool:
-    """Whether its container runs, and is to go on."""
-    return pod.get("status", {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
-
-
 def _trains(pod: Object) -> bool:
     """Whether its workers are in a round: that is what makes it ready. One that has not said so may be."""
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return all(entry["status"] == "True" for entry in conditions if entry["type"] == "Ready")
+    return bool(condition(pod, "Ready").get("status", "True") == "True")
 
 
 def _why_none_runs(pods: Sequence[Object], refused: str) -> str:
     """What keeps a job's coordinator, the newest pod; what ended the one before will end this one too."""
-    ended = [f"{end.pod} {end.words}" for end in map(end_of, pods) if end]
+    ended = [f"{end.name} {end.words}" for end in map(end_of, pods) if end]
     if not pods or not (reason := why_not_running(pods[-1])):
         return ended[-1] if ended else "" if pods else refused
     blocked = [why for pod in pods if (why := why_blocked(pod, str(pod["metadata"]["name"])))]
@@ -154,54 +148,56 @@ def bare_record(job_id: str, cluster: str, owner: Object) -> JobRecord:
     if elastic_jobs.is_elastic(owner):
         (least, most), wanted = elastic_jobs.bounds(owner), elastic_jobs.wanted(owner)
         restarts = int(owner["spec"].get("backoffLimit", 0))
-        if ID not in (owner["metadata"].get("annotations") or {}):  # not petctl's, which makes the record too
+        if ID not in annotations_of(owner):  # not petctl's, which makes the record too
             name, command = job_id, elastic_jobs.command(owner)
     return JobRecord(
         id=job_id,
         name=name,
         cluster=cluster,
-        submitted=seconds(owner["metadata"].get("creationTimestamp")),
+        submitted=created(owner),
         command=command,
         config=Config(least, most, wanted, restarts),
         task=Task(job_id, PROGRAM, []),
     )
 
 
+def about(record: JobRecord) -> dict[str, str]:
+    """The annotation of a job's owner that tells lists what the job is; none where that is too long."""
+    facts = {name: getattr(record, name) for name in _FACTS}
+    facts["config"] = {name: getattr(record.config, name) for name in _SIZES}
+    text = json.dumps(facts, separators=(",", ":"))
+    return {ABOUT: text} if len(text) <= LONGEST else {}
+
+
+def told_record(job_id: str, cluster: str, owner: Object) -> JobRecord | None:
+    """As much of a job's record as its owner tells; None where it does not."""
+    bare, told = bare_record(job_id, cluster, owner), annotations_of(owner)
+    if ID not in told and elastic_jobs.is_elastic(owner):  # made with kubectl: it says all that there is
+        return bare
+    if owner["spec"].get("suspend") and never_woken(owner):  # cut short, or being made just now
+        return None
+    try:
+        facts = json.loads(told[ABOUT])
+        known = {name: facts[name] for name in _FACTS}
+        return decode(JobRecord, {**vars(bare), **known, "config": {**vars(bare.config), **facts["config"]}})
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
 def why_not_running(pod: Object) -> str:
     """Why a pod does not run, in plain words; empty when it does."""
     name = str(pod["metadata"]["name"])
-    if pod.get("status", {}).get("phase") in (None, "Pending"):
-        return why_blocked(pod, name) or f"{name} is being created"
-    return why_blocked(pod, name)
+    return why_blocked(pod, name) or (f"{name} is being created" if phase(pod) == "Pending" else "")
 
 
 def why_blocked(pod: Object, called: str) -> str:
     """What keeps a pod from starting, if it is more than the time that it takes; `called`: its name, or "it"."""
-    status = pod.get("status", {})
-    own = "its container" if called == "it" else f"the container of {called}"
-    containers = list(chain(status.get("initContainerStatuses") or (), status.get("containerStatuses") or ()))
-    for container in containers:
-        waits = container.get("state", {}).get("waiting", {})
-        if waits.get("reason") in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"):
-            return f"the image {container.get('image')} is not available ({waits.get('message') or waits['reason']})"
-        if waits.get("reason") and waits["reason"] not in ("ContainerCreating", "PodInitializing"):
-            return f"{own} cannot start: {waits.get('message') or waits['reason']}"
-        said = _why_not_begun(container)
-        if said:
-            no_python = any(words in said for words in _NO_PYTHON) and container.get("name") == CONTAINER
-            return f"{own} cannot start: {said}{_NEEDS_PYTHON if no_python else ''}"
-    if status.get("phase") not in (None, "Pending"):
-        return ""
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return f"no machine of the cluster can take {called}: {condition.get('message') or condition.get('reason')}"
-    return ""
+    return objects.why_blocked(pod, called, _why_not_begun)
 
 
 def never_woken(owner: Object) -> bool:
     """Whether it sleeps as its submitter made it: waking it would have been a change of its spec."""
-    about = owner["metadata"]
-    return about.get("generation") == 1 and ID in (about.get("annotations") or {})
+    return bool(owner["metadata"].get("generation") == 1) and ID in annotations_of(owner)
 
 
 def _never_began(pod: Object) -> bool:
@@ -209,14 +205,13 @@ def _never_began(pod: Object) -> bool:
 
 
 def _why_not_begun(container: Object) -> str:
-    """Why a container ended before it did anything; empty otherwise."""
-    ended = container.get("state", {}).get("terminated", {})
-    said = str(ended.get("message") or "").strip()
-    if ended.get("reason") in _NO_START:
-        return said or str(ended["reason"])
-    return said if OLD_PYTHON in said else ""
+    """Why a container ended before it did anything, with what to do where its image has no Python for the agent."""
+    said = str(container.get("state", {}).get("terminated", {}).get("message") or "").strip()
+    why = why_not_begun(container) or (said if OLD_PYTHON in said else "")
+    no_python = container.get("name") == CONTAINER and any(words in why for words in _NO_PYTHON)
+    return f"{why}{_NEEDS_PYTHON}" if no_python else why
 
 
 def _number(pod: Object, annotation: str) -> int:
-    text = str(pod["metadata"].get("annotations", {}).get(annotation, ""))
+    text = str(annotations_of(pod).get(annotation, ""))
     return int(text) if text.isdecimal() else 0

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
+
+from petctl.kube.objects import annotations_of, labels_of
 
 LONGEST = 40  # of 63: what is made from it gets an ending, and the pods' names yet another
 JOB = "petctl.dev/job"
@@ -26,7 +28,6 @@ INDEX, NUMBER, OWNER = "petctl.dev/index", "petctl.dev/number", "petctl.dev/owne
 COORDINATOR, NODE = "coordinator", "node"
 CONTAINER = "petctl"
 """In every pod of a job; users may add others beside it."""
-Pod = TypeVar("Pod", bound=Mapping[str, Any])
 MANAGED = {"app.kubernetes.io/managed-by": "petctl"}
 
 
@@ -51,13 +52,7 @@ def selector(job_id: str, role: str = "") -> str:
     return f"{JOB}={object_name(job_id)}" + (f",{ROLE}={role}" if role else "")
 
 
-def by_age(pods: Iterable[Pod]) -> list[Pod]:
-    """The oldest first."""
-    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
-
-
-def node_of(pod: dict[str, Any]) -> str:
+def node_of(pod: Mapping[str, Any]) -> str:
     """The node that a pod is: its index, or for one that was made by hand its own name."""
-    about = pod["metadata"]
-    found = about.get("labels", {}).get(INDEX, about.get("annotations", {}).get(COMPLETION_INDEX))
-    return str(found if found is not None else about["name"])
+    found = labels_of(pod).get(INDEX, annotations_of(pod).get(COMPLETION_INDEX))
+    return str(found if found is not None else pod["metadata"]["name"])

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any, Callable, Iterator
 
 from petctl.clusters.certificate import Certificate, make_certificate
-from petctl.kube.access import Access
-from petctl.kube.credentials import Credentials
+from petctl.kube.credentials import Access, Credentials
 from petctl.kube.websocket import masked
 
 WITHIN = 20.0

@@ -18,9 +18,8 @@ import pytest
 from petctl.clusters.certificate import Certificate
 from petctl.errors import UsageError
 from petctl.kube import failures
-from petctl.kube.access import Access
 from petctl.kube.api import Api, path
-from petctl.kube.credentials import Credentials, Nobody
+from petctl.kube.credentials import Access, Credentials, Nobody
 from tests.unit.clusters.kubernetes.servers import (
     WITHIN,
     Handler,

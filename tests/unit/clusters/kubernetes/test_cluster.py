@@ -17,13 +17,14 @@ from petctl.bundle.snapshot import take
 from petctl.causes import find
 from petctl.clusters import patience
 from petctl.clusters.base import LogFilter
-from petctl.clusters.kubernetes import job_status, log_follow, logs
-from petctl.clusters.kubernetes.backend import KubernetesBackend
+from petctl.clusters.kubernetes import job_status
+from petctl.clusters.kubernetes.backend import KubernetesBackend, PodOutput
 from petctl.clusters.kubernetes.names import ID, ROLE
 from petctl.clusters.kubernetes.pods import manifests as make
 from petctl.clusters.managed import ManagedCluster
 from petctl.errors import NotFound, PetctlError, Unreachable, UsageError
 from petctl.job.status import JobStatus, NodeStatus
+from petctl.kube import pod_logs
 from petctl.kube.api import Items
 from petctl.kube.failures import (
     Forbidden,
@@ -152,9 +153,9 @@ def server() -> Server:
 
 @pytest.fixture
 def cluster(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ManagedCluster[KubernetesBackend]:
-    for module in (log_follow, patience):
-        monkeypatch.setattr(module, "FIRST", 0.001)
-        monkeypatch.setattr(module, "LONGEST", 0.002)
+    for module, prefix in ((pod_logs, "_"), (patience, "")):
+        monkeypatch.setattr(module, f"{prefix}FIRST", 0.001)
+        monkeypatch.setattr(module, f"{prefix}LONGEST", 0.002)
     cluster = ManagedCluster(KubernetesBackend(tmp_path, {"name": "k8s"}))
     cluster.backend.__dict__["_api"] = server
     return cluster
@@ -307,7 +308,7 @@ def test_pods_that_were_deleted_are_told_of_by_the_clusters_events(
     }
     names = [f"{JOB}-node-0-a", f"{JOB}x-node-0-a", "another"]
     server.events = [{**about, "involvedObject": {"name": name, "uid": name}} for name in names]
-    monkeypatch.setattr(logs, "lines_so_far", lambda *words: iter(()))
+    monkeypatch.setattr(PodOutput, "so_far", lambda self: iter(()))
     found = list(cluster.events(JOB, False))
     assert server.asked == [f"involvedObject.kind=Pod,reason={r}" for r in ("Preempted", "TaintManagerEviction")]
     assert {event["sentence"] for event in found} == {
@@ -324,7 +325,7 @@ def test_what_an_operator_remembers_is_not_told_again_from_the_clusters_events(
     owner = {"kind": "ElasticJob", "metadata": {}, "spec": {}, "status": {"ends": [entry]}}
     server.objects = {f"{MAPS}/{JOB}": server.objects[f"{MAPS}/{JOB}"], f"{ELASTIC}/{JOB}": owner}
     server.events = [{"message": "by pod 1", "lastTimestamp": when, "involvedObject": {"name": pod, "uid": "u"}}]
-    monkeypatch.setattr(logs, "lines_so_far", lambda *words: iter(()))
+    monkeypatch.setattr(PodOutput, "so_far", lambda self: iter(()))
     (event,) = cluster.events(JOB, False)
     assert event["sentence"] == f"pod {pod} of node 0 was preempted: for another"
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from petctl.clusters import patience
-from petctl.clusters.kubernetes import log_follow
-from petctl.clusters.kubernetes.log_follow import lines_as_they_come
-from petctl.clusters.kubernetes.logs import LogPosition, lines_so_far
+from petctl.clusters.kubernetes.backend import PodOutput
 from petctl.clusters.printed import Item
+from petctl.kube import pod_logs
 from petctl.kube.failures import Forbidden, KubernetesError, NotStarted, ServerUnreachable
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 
@@ -21,13 +19,16 @@ AWAY = ServerUnreachable("the server cannot be reached")
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (log_follow, patience):
-        monkeypatch.setattr(module, "FIRST", 0.001)
-        monkeypatch.setattr(module, "LONGEST", 0.002)
+    monkeypatch.setattr(pod_logs, "_FIRST", 0.001)
+    monkeypatch.setattr(pod_logs, "_LONGEST", 0.002)
 
 
-def follow(pods: Pods, role: str = "node", places: dict[str, LogPosition] | None = None) -> Iterator[Item]:
-    return lines_as_they_come(pods.api, NAMESPACE, "petctl.dev/job=x", role, lambda: pods.over, places)
+def output(pods: Pods, role: str = "node") -> PodOutput:
+    return PodOutput((pods.api, NAMESPACE), "x", role)
+
+
+def follow(pods: Pods, role: str = "node") -> Iterator[Item]:
+    return output(pods, role).follow(lambda: pods.over)
 
 
 def threads() -> set[threading.Thread]:
@@ -74,7 +75,7 @@ def test_only_pods_of_the_role_are_read() -> None:
 
 
 def test_the_end_of_the_coordinator_is_seen_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follow, "_STEP", 1000.0)
+    monkeypatch.setattr(pod_logs, "_STEP", 1000.0)
     pods = Pods(Pod("c-0-a", 0, role="coordinator"), Pod("n-0-a", 0))
     pods.print("n-0-a", b"one\n")
     lines = follow(pods)
@@ -166,7 +167,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for() -> None:
 
 
 def test_a_server_that_stays_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "MOST", 0.01)
+    monkeypatch.setattr(pod_logs, "_AWAY", 0.01)
     pods = Pods(Pod("n-0-a", 0))
     pods.away = [AWAY] * 1000
     with pytest.raises(ServerUnreachable):
@@ -187,11 +188,11 @@ def test_what_goes_wrong_otherwise_is_told_too() -> None:
         raise ValueError("unforeseen")
 
     with pytest.raises(ValueError, match="unforeseen"):
-        list(lines_as_they_come(pods.api, NAMESPACE, "", "node", broken))
+        list(output(pods).follow(broken))
 
 
 def test_a_log_without_end_does_not_outlive_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follow, "_LAST", 0.01)
+    monkeypatch.setattr(pod_logs, "_LAST", 0.01)
     pods = Pods(Pod("n-0-a", 0), Pod("n-1-a", 1))
     pods.print("n-0-a", b"one\n")
     lines = follow(pods)
@@ -202,21 +203,21 @@ def test_a_log_without_end_does_not_outlive_the_job(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_slow_taker_gets_every_line_and_stops_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_follow, "_LAST", 0.01)
-    monkeypatch.setattr(log_follow, "_WAITING", 2)
+    monkeypatch.setattr(pod_logs, "_LAST", 0.01)
+    monkeypatch.setattr(pod_logs, "_WAITING", 2)
     pods = Pods(Pod("n-0-a", 0))
     for number in range(50):
         pods.print("n-0-a", b"%d\n" % number)
     found: list[bool] = []
     looked = threading.Event()
 
-    def look(box: log_follow._Box) -> bool:
+    def look(box: pod_logs._Box) -> bool:
         found.append(not box._items)
         if len(found) == 3:
             looked.set()
         return found[-1] and not looked.is_set()  # from then on it is the taker's turn, however slow the machine is
 
-    monkeypatch.setattr(log_follow._Box, "empty", property(look))
+    monkeypatch.setattr(pod_logs._Box, "empty", property(look))
     lines = follow(pods)
     assert next(lines) == ("0", b"0\n")
     end(pods, "n-0-a")
@@ -247,10 +248,10 @@ def test_whoever_goes_away_leaves_no_thread() -> None:
 def test_following_goes_on_from_what_was_read_before() -> None:
     pods = Pods(Pod("n-0-a", 0))
     pods.print("n-0-a", b"one\n", b"two\n", b"th")
-    places: dict[str, LogPosition] = {}
-    assert [text for _, text in lines_so_far(pods.api, NAMESPACE, "", places)] == [b"one\n", b"two\n"]
+    printed = output(pods)
+    assert [text for _, text in printed.so_far(then_follow=True)] == [b"one\n", b"two\n"]
     pods.print("n-0-a", b"ree\n")
-    lines = follow(pods, places=places)
+    lines = printed.follow(lambda: pods.over)
     assert next(lines) == ("0", b"three\n")
     end(pods, "n-0-a")
     assert list(lines) == []

@@ -11,18 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from petctl.clusters.base import LogFilter, LogLine
-from petctl.clusters.kubernetes.logs import LogPosition, last_status, lines_so_far
+from petctl.clusters.kubernetes.backend import PodOutput
 from petctl.clusters.kubernetes.names import node_of
-from petctl.clusters.printed import Item, event_lines, worker_lines
+from petctl.clusters.printed import Item, event_lines, printed_status, worker_lines
 from petctl.controller.journals.records import first_status
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden, KubernetesError, NoSuchObject, NotStarted
+from petctl.kube.pod_logs import LogPosition, last_lines
 from tests.unit.clusters.kubernetes.pods import NAMESPACE, Pod, Pods
 from tests.unit.records import job_record
 
 
-def so_far(pods: Pods, places: dict[str, LogPosition] | None = None) -> list[Item]:
-    return list(lines_so_far(pods.api, NAMESPACE, "petctl.dev/job=x,petctl.dev/role=node", places))
+def reading(pods: Pods, then_follow: bool = False) -> Iterator[Item]:
+    return PodOutput((pods.api, NAMESPACE), "x", "node").so_far(then_follow)
+
+
+def so_far(pods: Pods, then_follow: bool = False) -> list[Item]:
+    return list(reading(pods, then_follow))
 
 
 # -- one log -----------------------------------------------------------------------------------------------------------
@@ -95,14 +100,13 @@ def test_a_torn_last_line_is_shown() -> None:
     pods = Pods(Pod("n-0-a", 0))
     pods.print("n-0-a", b"[0.1] whole\n", b"[0.1] to")
     assert so_far(pods) == [("0", b"[0.1] whole\n"), ("0", b"[0.1] to")]
-    assert so_far(pods, {}) == [("0", b"[0.1] whole\n")]  # whoever goes on from there will see all of it
+    assert so_far(pods, then_follow=True) == [("0", b"[0.1] whole\n")]  # whoever goes on from there will see all of it
 
 
 def test_a_pod_that_has_not_started_or_is_gone_is_passed_over() -> None:
     pods = Pods(Pod("n-0-a", 0), Pod("n-1-a", 1), Pod("n-2-a", 2))
     pods.print("n-2-a", b"here\n")
     pods._pods["n-0-a"].failure = NotStarted("waiting to start")
-    reading = lines_so_far(pods.api, NAMESPACE, "")
     listed = pods.list
 
     def list_then_delete(path: str, selector: str = "") -> Items:
@@ -111,7 +115,7 @@ def test_a_pod_that_has_not_started_or_is_gone_is_passed_over() -> None:
         return found
 
     pods.list = list_then_delete  # type: ignore[method-assign]
-    assert list(reading) == [("2", b"here\n")]
+    assert so_far(pods) == [("2", b"here\n")]
 
 
 def test_a_pod_that_cannot_be_read_hides_no_other_and_is_told_last() -> None:
@@ -120,10 +124,10 @@ def test_a_pod_that_cannot_be_read_hides_no_other_and_is_told_last() -> None:
     pods._pods["n-0-a"].failure = KubernetesError("no route to its machine")
     found = []
     with pytest.raises(KubernetesError, match="no route"):
-        for item in lines_so_far(pods.api, NAMESPACE, ""):
+        for item in reading(pods):
             found.append(item)  # noqa: PERF402  what came before the error counts
     assert found == [("1", b"here\n")]
-    assert so_far(pods, {}) == [("1", b"here\n")]
+    assert so_far(pods, then_follow=True) == [("1", b"here\n")]
 
 
 def test_who_may_not_read_logs_hears_it_at_once() -> None:
@@ -214,5 +218,5 @@ def test_the_last_status_is_what_a_coordinator_printed_last() -> None:
             yield final[20:] + b"\na word of its own\n"
 
     pods = [Pod(name, 0, born=born).object for born, name in enumerate(("gone", "a", "b"))]
-    assert last_status(cast(Api, Logs()), NAMESPACE, pods) == whole
-    assert last_status(cast(Api, Logs()), NAMESPACE, pods[:2]) is None
+    found = [printed_status(lines) for lines in last_lines(cast(Api, Logs()), NAMESPACE, pods, "petctl", 5)]
+    assert found == [None, whole]

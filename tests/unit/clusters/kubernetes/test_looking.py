@@ -11,7 +11,7 @@ import pytest
 
 from petctl.clusters.agent_archive import OLD_PYTHON
 from petctl.clusters.kubernetes import job_status
-from petctl.clusters.kubernetes.names import ID
+from petctl.clusters.kubernetes.names import COMPLETION_INDEX, ID
 from petctl.clusters.printed import final_status
 from petctl.job.status import ErrorStatus
 from tests.unit.records import job_record
@@ -174,7 +174,7 @@ def test_a_job_without_a_pod_yet_is_starting() -> None:
         (job(), [pod("c-0-b", 9, "Running", {"running": {}}, annotations={job_status.FAILED: "2"})]),
         (
             job(),
-            [pod("c-1-b", 9, "Running", {"running": {}}, annotations={job_status.FAILED: "0", job_status.PLACE: "1"})],
+            [pod("c-1-b", 9, "Running", {"running": {}}, annotations={job_status.FAILED: "0", COMPLETION_INDEX: "1"})],
         ),
         (
             job(),

@@ -280,6 +280,26 @@ def test_what_was_rendered_is_removed_with_it(cluster: ManagedCluster[Kubernetes
     assert server.objects == {}
 
 
+def test_a_removal_that_was_cut_short_finds_the_rest_of_the_code(
+    cluster: ManagedCluster[KubernetesBackend], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.objects |= {f"{MAPS}/{NAME}-code-{number}": rendered() for number in range(3)}
+    one(server)["status"] = {"outcome": outcome()}
+    pieces, delete = iter(range(2)), server.delete
+
+    def cut(path: str) -> None:
+        if "-code-" in path and next(pieces, None) is None:
+            raise KubernetesError("the connection ended")
+        delete(path)
+
+    monkeypatch.setattr(server, "delete", cut)
+    with pytest.raises(KubernetesError, match="ended"):
+        cluster.remove(NAME)
+    monkeypatch.undo()
+    cluster.remove(NAME)
+    assert server.objects == {}
+
+
 def test_nothing_is_removed_that_only_has_the_same_name(
     cluster: ManagedCluster[KubernetesBackend], server: Server
 ) -> None:

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from petctl.clusters.kubernetes.pods.unschedulable import explained, refusal, trouble_of, troubles
-from petctl.clusters.managed import is_short
+from petctl.clusters.kubernetes.pods.pod_events import absent, refusal, trouble_of, troubles
+from petctl.clusters.node_ends import is_short, with_absent
 from petctl.job.status import JobStatus, NodeStatus, SizeStatus
 from petctl.kube.api import Api, Items
 from petctl.kube.failures import Forbidden
@@ -38,7 +38,7 @@ def nobody() -> str:
 
 def said(found: JobStatus, wanted: int, *pods: dict[str, Any], refused: str | None = None) -> JobStatus:
     ask = nobody if refused is None else lambda: str(refused)
-    made = explained(found, Items(pods), ask, lambda: TROUBLES)
+    made = with_absent(found, absent(pods, {row.name for row in found.nodes}, wanted, ask, lambda: TROUBLES))
     assert JobStatus.from_dict(made.pack()) == made
     assert is_short(made) == (len(found.nodes) < wanted)
     return made

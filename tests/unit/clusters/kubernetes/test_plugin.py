@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from petctl.errors import UsageError
-from petctl.kube.access import Access
 from petctl.kube.credential_plugin import LoginFailed
+from petctl.kube.credentials import Access
 from petctl.kube.kubeconfig import find_access
 
 V1, BETA = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"

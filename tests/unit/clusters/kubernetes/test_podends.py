@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from petctl import causes
-from petctl.clusters.kubernetes.pods import node_losses
-from petctl.clusters.kubernetes.pods.pod_termination import End, end_of, ends_of, explained, may_have_lost
+from petctl.clusters.kubernetes.pods.pod_termination import End, end_of, ends_of
+from petctl.clusters.node_ends import explained, explained_as_they_come, may_have_lost, with_ends
 from petctl.job.status import ErrorStatus, RoundStatus, SizeStatus
 from tests.unit.clusters.kubernetes.pods import Pod
 from tests.unit.clusters.kubernetes.test_cluster import RUNNING
@@ -117,7 +117,7 @@ LOW = "The node was low on resource: {}. Threshold quantity: 100Mi, available: 5
 )
 def test_an_end_is_told_and_shows_its_cause(pod: dict[str, Any], words: str, cause: str, own: bool) -> None:
     end = end_of(pod)
-    assert end is not None and (end.node, end.pod, end.words, end.own) == ("0", "n-0-a", words, own)
+    assert end is not None and (end.node, end.name, end.words, end.own) == ("0", "n-0-a", words, own)
     assert causes.find(end.sentence) == cause
     assert causes.find(f"only 0 of at least 1 nodes joined; {end.sentence}") == cause
     assert causes.find(f"node 0 is gone: its connection closed; {end.sentence}") == cause
@@ -162,31 +162,31 @@ def test_what_an_operator_remembers_is_told_with_the_rest_each_once() -> None:
 def test_a_status_tells_what_will_happen_again_and_at_the_end_whatever_there_was() -> None:
     own, other = end_of(MEMORY), end_of(disrupted("PreemptionByScheduler", "for another"))
     assert own and other
-    assert explained(RUNNING, [other]) == RUNNING
-    once = explained(RUNNING, [own, other])
+    assert with_ends(RUNNING, [other]) == RUNNING
+    once = with_ends(RUNNING, [own, other])
     assert once.sentence == f"all is well; pod n-0-a of node 0 {own.words}"
-    assert explained(once, [own]) == once
-    again = explained(RUNNING, [own, own._replace(pod="n-0-b", uid="u-2")])
+    assert with_ends(once, [own]) == once
+    again = with_ends(RUNNING, [own, replace(own, name="n-0-b", uid="u-2")])
     assert again.sentence.endswith(f"pod n-0-b of node 0 {own.words} (2 pods ended so)")
     over = replace(RUNNING, finished=5.0)
-    assert explained(over, [own, other]).sentence.endswith("was preempted: for another")
+    assert with_ends(over, [own, other]).sentence.endswith("was preempted: for another")
 
 
 def test_a_kill_is_not_told_of_a_job_that_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
     own = end_of(MEMORY)
     assert own
-    monkeypatch.setattr("petctl.clusters.kubernetes.pods.pod_termination.time.time", lambda: own.time + 100)
+    monkeypatch.setattr("petctl.clusters.node_ends.time.time", lambda: own.time + 100)
     running, both = replace(RUNNING, size=SizeStatus(1, 2, 4)), {"0": (0, 1), "1": (1, 1)}
     before = RoundStatus.of(1, "", both, started=own.time - 500)
     since = RoundStatus.of(2, "", both, started=own.time + 20)
-    assert explained(replace(running, rounds=[before, since]), [own]).sentence == "all is well"
+    assert with_ends(replace(running, rounds=[before, since]), [own]).sentence == "all is well"
     for rounds in (
         [before],  # nothing since
         [before, replace(since, blocks=[("0", 0, 1)])],  # not all of them
         [before, replace(since, started=own.time + 50)],  # not long
         [before, since, replace(since, started=own.time + 45)],
     ):
-        assert "OOMKilled" in explained(replace(running, rounds=rounds), [own]).sentence, rounds
+        assert "OOMKilled" in with_ends(replace(running, rounds=rounds), [own]).sentence, rounds
 
 
 def test_when_it_is_worth_a_look() -> None:
@@ -206,16 +206,16 @@ TOLD = {"kind": "lost", "time": 100.0, "sentence": END.sentence, "node": "0", "w
 
 
 def test_a_loss_is_told_with_the_end_that_explains_it() -> None:
-    stranger = END._replace(node="7", pod="n-7-a")
+    stranger = replace(END, node="7", name="n-7-a")
     later = {**LOST, "time": 500.0}
-    found = list(node_losses.explained([JOINED, LOST, later], [END, stranger]))
+    found = list(explained([JOINED, LOST, later], [END, stranger]))
     assert found[0] == JOINED and found[2] == later
     assert found[1] == {**LOST, "sentence": f"node 0 is gone: no word; {END.sentence}", "why": END.words}
     assert found[3] == {**TOLD, "sentence": stranger.sentence, "node": "7"}
 
 
 def test_as_events_come_an_end_is_told_once_it_is_known() -> None:
-    known: list[list[End]] = [[], [END], [END, END._replace(pod="n-0-b", uid="u-2")]]
+    known: list[list[End]] = [[], [END], [END, replace(END, name="n-0-b", uid="u-2")]]
     asked: list[int] = []
 
     def look() -> list[End]:
@@ -223,8 +223,8 @@ def test_as_events_come_an_end_is_told_once_it_is_known() -> None:
         return known.pop(0)
 
     left = {**LOST, "why": "it left"}
-    found = list(node_losses.explained_as_they_come([JOINED, left, LOST, JOINED, JOINED, JOINED, LOST], look))
-    second = {**TOLD, "sentence": END._replace(pod="n-0-b", uid="u-2").sentence}
+    found = list(explained_as_they_come([JOINED, left, LOST, JOINED, JOINED, JOINED, LOST], look))
+    second = {**TOLD, "sentence": replace(END, name="n-0-b", uid="u-2").sentence}
     assert found == [JOINED, left, LOST, JOINED, TOLD, JOINED, JOINED, LOST, second]
     assert len(asked) == 3
 
@@ -236,5 +236,5 @@ def test_an_end_that_nobody_knows_is_not_looked_for_for_ever() -> None:
         asked.append(1)
         return []
 
-    list(node_losses.explained_as_they_come([LOST, *[JOINED] * 50], look))
+    list(explained_as_they_come([LOST, *[JOINED] * 50], look))
     assert len(asked) == 5

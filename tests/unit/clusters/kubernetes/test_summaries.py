@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from petctl.clusters.kubernetes.backend import KubernetesBackend
-from petctl.clusters.kubernetes.job_status import OUTCOME
+from petctl.clusters.kubernetes.job_status import LONGEST, OUTCOME
 from petctl.clusters.kubernetes.jobrequest import KubernetesRequest
 from petctl.clusters.kubernetes.names import ABOUT, COORDINATOR, ID, NODE, labels, object_name
-from petctl.clusters.kubernetes.pods.unschedulable import NOBODY_MAKES_IT
-from petctl.clusters.kubernetes.summaries import LONGEST
+from petctl.clusters.kubernetes.pods.pod_events import NOBODY_MAKES_IT
 from petctl.clusters.managed import ManagedCluster
 from petctl.errors import NotFound
 from petctl.job.spec import Job

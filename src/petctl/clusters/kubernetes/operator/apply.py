@@ -37,7 +37,6 @@ from petctl.clusters.kubernetes.operator.actions import (
     Tell,
 )
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, Object, read_job
-from petctl.clusters.kubernetes.operator.pod_state import is_live
 from petctl.clusters.kubernetes.operator.pods import number_of, owned
 from petctl.clusters.kubernetes.operator.record import record_of
 from petctl.clusters.kubernetes.operator.runtime.cache import Cache
@@ -53,7 +52,7 @@ from petctl.kube.failures import (
     NoSuchObject,
     ObjectExists,
 )
-from petctl.kube.timestamps import written
+from petctl.kube.objects import is_live, written
 
 _UNKNOWN = re.compile(r'(?:unknown|duplicate) field \\?"([^"\\]+)')  # in what the server says
 TELL_WITHIN = 10.0  # seconds for a coordinator to answer

@@ -23,11 +23,9 @@ from petctl.clusters.kubernetes.operator.actions import (
 from petctl.clusters.kubernetes.operator.elasticjob import Object
 from petctl.clusters.kubernetes.operator.failure_history import Noted, last_cause, noted
 from petctl.clusters.kubernetes.operator.observation import Seen, counts_of, generation_of, of_role
-from petctl.clusters.kubernetes.operator.pod_state import ended_at, is_live, terminates
 from petctl.clusters.kubernetes.operator.record import record_of
-from petctl.clusters.kubernetes.pods.pod_termination import KILLED
 from petctl.errors import InternalError, UsageError
-from petctl.kube.timestamps import seconds, written
+from petctl.kube.objects import KILLED, ended_at, is_live, seconds, terminates, written
 
 LINGER = 10.0
 """Seconds in which nodes that were told of the job's end go by themselves: what a deleted pod printed is gone."""

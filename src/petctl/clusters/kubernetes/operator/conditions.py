@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from petctl.kube.timestamps import written
+from petctl.kube.objects import written
 
 CREATED, RUNNING, RESTARTING, SUSPENDED, SUCCEEDED, FAILED = (
     "Created",

@@ -17,10 +17,9 @@ from petctl import causes
 from petctl.clusters.kubernetes.names import NODE
 from petctl.clusters.kubernetes.operator.actions import Announce
 from petctl.clusters.kubernetes.operator.elasticjob import Object
-from petctl.clusters.kubernetes.operator.pod_state import ended, is_live, terminates
 from petctl.clusters.kubernetes.operator.pods import number_of, role_of
 from petctl.clusters.kubernetes.pods.pod_termination import End, end_of
-from petctl.kube.timestamps import seconds, written
+from petctl.kube.objects import has_ended, is_live, seconds, terminates, written
 
 KEPT = 8
 """So many ends are remembered."""
@@ -48,7 +47,7 @@ def noted(status: Mapping[str, Any], pods: Iterable[Object]) -> Noted:
     since, last = int(status.get("killsFrom") or 0), seconds(status.get("killedAt"))
     kill: End | None = None
     for pod in over:
-        end = end_of(pod) if role_of(pod) == NODE and ended(pod) and not terminates(pod) else None
+        end = end_of(pod) if role_of(pod) == NODE and has_ended(pod) and not terminates(pod) else None
         if end and end.own and (number_of(pod) >= since or end.time > last + TOGETHER):
             kill = end if kill is None or end.time > kill.time else kill
     if kill is not None:
@@ -79,7 +78,7 @@ def _remembered(status: Mapping[str, Any], pods: Iterable[Object]) -> tuple[list
 
 
 def _entry(end: End) -> dict[str, Any]:
-    about = {"node": end.node, "pod": end.pod, "message": end.words, "time": written(end.time)}
+    about = {"node": end.node, "pod": end.name, "message": end.words, "time": written(end.time)}
     return {**about, "cause": causes.find(end.sentence), "uid": end.uid, **({"own": True} if end.own else {})}
 
 

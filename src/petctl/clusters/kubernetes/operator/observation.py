@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from petctl.clusters.kubernetes.names import INDEX, NODE
 from petctl.clusters.kubernetes.operator.actions import SpareReply
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, Object
-from petctl.clusters.kubernetes.operator.pod_state import is_live, runs
 from petctl.clusters.kubernetes.operator.pods import number_of, role_of
+from petctl.kube.objects import is_live, runs
 
 
 class Seen(NamedTuple):

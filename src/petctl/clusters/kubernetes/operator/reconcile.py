@@ -38,19 +38,9 @@ from petctl.clusters.kubernetes.operator.elasticjob import Object
 from petctl.clusters.kubernetes.operator.failure_history import closed as closed_ends
 from petctl.clusters.kubernetes.operator.failure_history import last_cause, noted
 from petctl.clusters.kubernetes.operator.observation import Seen, counts_of, generation_of, index_of, names_of, of_role
-from petctl.clusters.kubernetes.operator.pod_state import (
-    began_at,
-    ended_at,
-    is_live,
-    is_stuck,
-    lived,
-    may_retry,
-    runs,
-    stuck_since,
-    terminates,
-)
+from petctl.clusters.kubernetes.operator.pod_state import began_at, is_stuck, lived, may_retry, stuck_since
 from petctl.clusters.kubernetes.operator.pods import number_of
-from petctl.kube.timestamps import seconds, written
+from petctl.kube.objects import ended_at, is_live, runs, seconds, terminates, written
 
 AT_ONCE = 100
 """Nodes that are made in one look; the next look follows when other jobs have had their turn."""

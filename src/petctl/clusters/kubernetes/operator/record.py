@@ -15,7 +15,7 @@ from petctl.errors import UsageError
 from petctl.job.fields import encode
 from petctl.job.record import JobRecord
 from petctl.job.task import CHECKPOINTS, MPI, PLAIN, PROGRAM, SCRIPT, TORCHRUN, Task
-from petctl.kube.timestamps import seconds
+from petctl.kube.objects import seconds
 from petctl.rendezvous.core.config import Config
 
 

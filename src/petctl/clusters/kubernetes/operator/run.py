@@ -27,7 +27,7 @@ from petctl.clusters.kubernetes.operator.actions import SpareReply
 from petctl.clusters.kubernetes.operator.apply import Acting, Done, Malformed, StepBlocked
 from petctl.clusters.kubernetes.operator.elasticjob import ElasticJob, read_job
 from petctl.clusters.kubernetes.operator.observation import Seen
-from petctl.clusters.kubernetes.operator.pod_state import ended, took_room
+from petctl.clusters.kubernetes.operator.pod_state import took_room
 from petctl.clusters.kubernetes.operator.reconcile import decide
 from petctl.clusters.kubernetes.operator.runtime.cache import Cache, Object, without_managed_fields
 from petctl.clusters.kubernetes.operator.runtime.health import Health, serve_health
@@ -40,6 +40,7 @@ from petctl.errors import PetctlError, Unreachable, UsageError
 from petctl.kube.api import Api, path
 from petctl.kube.failures import Conflict
 from petctl.kube.kubeconfig import find_access
+from petctl.kube.objects import has_ended
 from petctl.log_setup import log_to_stderr
 
 LEASE = "petctl-operator"
@@ -193,7 +194,7 @@ class Looks:
     def _pod_changed(self, pod: Object) -> None:
         self._owned_changed(pod)
         gone = self.pods.get(pod["metadata"]["namespace"], pod["metadata"]["name"]) is None
-        if took_room(pod) and (gone or ended(pod)):
+        if took_room(pod) and (gone or has_ended(pod)):
             self._room()
 
     def _machine_changed(self, machine: Object) -> None:

@@ -3,5 +3,5 @@
 manifests.py        the objects that a job consists of, as plain data
 schema.py           options of jobs for this kind: their names, types and help
 pod_options.py      ... as a piece of a pod template; template_merge.py: a user's own piece
-unschedulable.py    why pods do not run; pod_termination.py: how one ended; node_losses.py: ... in the job's events
+pod_termination.py  how one ended; pod_events.py: what the cluster's events tell of them
 """

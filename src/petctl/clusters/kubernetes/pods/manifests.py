@@ -124,15 +124,18 @@ def coordinator_job(
 ) -> dict[str, Any]:
     """The coordinator's Job, which owns everything else."""
     pod = coordinator_pod(job_id, wishes, pieces, secrets, stores, COORDINATOR_COUNTED)
-    one_at_a_time = {
-        "completions": COORDINATORS,
-        "backoffLimitPerIndex": LOSSES - 1,
-        "successPolicy": {"rules": [{"succeededCount": 1}]},
-    }
-    replacing = {"podReplacementPolicy": "TerminatingOrFailed", **({"suspend": True} if suspend else {})}
-    ttl = {} if wishes.ttl is None else {"ttlSecondsAfterFinished": math.ceil(wishes.ttl)}
-    name = f"{object_name(job_id)}-{COORDINATOR}"
-    return _job(name, job_id, COORDINATOR, pod, 1, wishes, {**one_at_a_time, **replacing, **ttl})
+    return _job(
+        job_id,
+        COORDINATOR,
+        pod,
+        1,
+        completions=COORDINATORS,
+        backoffLimitPerIndex=LOSSES - 1,
+        successPolicy={"rules": [{"succeededCount": 1}]},
+        podReplacementPolicy="TerminatingOrFailed",
+        **({"suspend": True} if suspend else {}),
+        **({} if wishes.ttl is None else {"ttlSecondsAfterFinished": math.ceil(wishes.ttl)}),
+    )
 
 
 def coordinator_pod(
@@ -180,9 +183,9 @@ def node_job(job_id: str, wishes: PodSettings, nodes: int) -> dict[str, Any]:
         {"action": "Ignore", "onExitCodes": {"containerName": "petctl", "operator": "In", "values": [LEFT]}},
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
-    name = f"{object_name(job_id)}-{NODE}"
+    pod = node_pod(job_id, wishes, [*COUNTED, INDEX])
     replacing = {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}  # only when it has left
-    return _job(name, job_id, NODE, node_pod(job_id, wishes, [*COUNTED, INDEX]), nodes, wishes, replacing)
+    return _job(job_id, NODE, pod, nodes, **replacing)
 
 
 def node_pod(job_id: str, wishes: PodSettings, numbers: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -250,15 +253,14 @@ def _give_the_same(first: dict[str, Any], resources: Mapping[str, Any]) -> None:
 def service(job_id: str) -> dict[str, Any]:
     """The one address under which the coordinator is found."""
     spec = {"selector": labels(job_id, COORDINATOR), "ports": [{"name": "petctl", "port": PORT, "targetPort": PORT}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(object_name(job_id), job_id), "spec": spec}
+    return _object("Service", object_name(job_id), job_id, spec=spec)
 
 
 def budget(job_id: str, least: int) -> dict[str, Any]:
     """Lets whoever drains machines evict nodes only while so many others take part. A number, since a share of the pods
     is counted by what owns them, and no ElasticJob without `replicas` and no Job can be asked for that."""
     spec = {"minAvailable": least, "selector": {"matchLabels": labels(job_id, NODE)}}
-    metadata = _metadata(object_name(job_id), job_id)
-    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+    return _object("PodDisruptionBudget", object_name(job_id), job_id, "policy/v1", spec=spec)
 
 
 def service_name(job_id: str, namespace: str) -> str:
@@ -268,21 +270,13 @@ def service_name(job_id: str, namespace: str) -> str:
 
 def secret(job_id: str, values: Mapping[str, bytes | None]) -> dict[str, Any]:
     """Token, certificate and join file; None stands for a value that is not to be seen."""
-    metadata = _metadata(object_name(job_id), job_id)
-    data = {name: WITHHELD if value is None else base64.b64encode(value).decode() for name, value in values.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "Opaque",
-        "immutable": True,
-        "metadata": metadata,
-        "data": data,
-    }
+    data = {name: WITHHELD if value is None else _base64(value) for name, value in values.items()}
+    return _object("Secret", object_name(job_id), job_id, type="Opaque", immutable=True, data=data)
 
 
 def config(job_id: str, record: str) -> dict[str, Any]:
     """What the agent is to do."""
-    return _config(object_name(job_id), job_id, {"data": {"job.json": record}})
+    return _object("ConfigMap", object_name(job_id), job_id, immutable=True, data={"job.json": record})
 
 
 def agent_names(job_id: str) -> list[str]:
@@ -293,7 +287,7 @@ def agent_names(job_id: str) -> list[str]:
 def agent_configs(job_id: str, agent: Mapping[str, bytes]) -> list[dict[str, Any]]:
     """The agent, for all pods of the job."""
     return [
-        _config(name, job_id, {"binaryData": {file: base64.b64encode(agent[file]).decode()}})
+        _object("ConfigMap", name, job_id, immutable=True, binaryData={file: _base64(agent[file])})
         for name, file in zip(agent_names(job_id), AGENT_FILES, strict=True)
     ]
 
@@ -301,7 +295,7 @@ def agent_configs(job_id: str, agent: Mapping[str, bytes]) -> list[dict[str, Any
 def shared_agent(agent: Mapping[str, bytes]) -> dict[str, Any]:
     """The agent, for all jobs of the namespace that have the same."""
     name = f"petctl.agent-{hashlib.sha256(b''.join(agent.values())).hexdigest()[:16]}"
-    data = {file: base64.b64encode(part).decode() for file, part in agent.items()}
+    data = {file: _base64(part) for file, part in agent.items()}
     metadata = {"name": name, "labels": dict(MANAGED)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, "binaryData": data}
 
@@ -312,9 +306,9 @@ def size_name(job_id: str) -> str:
 
 
 def size_config(job_id: str, wanted: int) -> dict[str, Any]:
-    """How many nodes are wanted, for a coordinator that no node is left to tell it."""
-    made = _config(size_name(job_id), job_id, {"data": {"wanted": str(wanted)}})
-    return {key: value for key, value in made.items() if key != "immutable"}  # kubelets never read those again
+    """How many nodes are wanted, for a coordinator that no node is left to tell it. Not immutable: kubelets never read
+    such an object again."""
+    return _object("ConfigMap", size_name(job_id), job_id, data={"wanted": str(wanted)})
 
 
 def code_directory(code: Code) -> str:
@@ -331,8 +325,8 @@ def code_pieces(job_id: str, archive: bytes, pieces: int) -> Iterator[dict[str, 
     """The code's archive, cut into so many pieces of about the same size."""
     for number in range(pieces):
         start, end = (len(archive) * edge // pieces for edge in (number, number + 1))
-        binary = {"piece": base64.b64encode(archive[start:end]).decode()}
-        yield _config(piece_name(job_id, number), job_id, {"binaryData": binary})
+        data = {"piece": _base64(archive[start:end])}
+        yield _object("ConfigMap", piece_name(job_id, number), job_id, immutable=True, binaryData=data)
 
 
 def owned(manifest: dict[str, Any], owner: Mapping[str, Any]) -> dict[str, Any]:
@@ -366,16 +360,8 @@ def belongings(job_id: str, coordinator: Mapping[str, Any]) -> list[tuple[str, s
     return [("jobs", f"{name}-{NODE}"), ("services", name), *kept]
 
 
-def _job(
-    name: str,
-    job_id: str,
-    role: str,
-    pod: dict[str, Any],
-    size: int,
-    wishes: PodSettings,
-    more: dict[str, Any],
-) -> dict[str, Any]:
-    metadata = _metadata(name, job_id, role)
+def _job(job_id: str, role: str, pod: dict[str, Any], size: int, **more: Any) -> dict[str, Any]:
+    """A Job that numbers its pods and makes another for each that it loses, for ever."""
     spec = {
         "completionMode": "Indexed",
         "parallelism": size,
@@ -384,7 +370,9 @@ def _job(
         "template": pod,
         **more,
     }
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+    made = _object("Job", f"{object_name(job_id)}-{role}", job_id, "batch/v1", spec=spec)
+    made["metadata"]["labels"] = labels(job_id, role)
+    return made
 
 
 def _pod(
@@ -430,13 +418,13 @@ def _pod(
     return {"metadata": metadata, "spec": spec}
 
 
-def _config(name: str, job_id: str, data: dict[str, Any]) -> dict[str, Any]:
-    metadata = _metadata(name, job_id)
-    return {"apiVersion": "v1", "kind": "ConfigMap", "immutable": True, "metadata": metadata, **data}
+def _object(kind: str, name: str, job_id: str, version: str = "v1", **rest: Any) -> dict[str, Any]:
+    metadata = {"name": name, "labels": labels(job_id), "annotations": {ID: job_id}}
+    return {"apiVersion": version, "kind": kind, "metadata": metadata, **rest}
 
 
-def _metadata(name: str, job_id: str, role: str = "") -> dict[str, Any]:
-    return {"name": name, "labels": labels(job_id, role), "annotations": {ID: job_id}}
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def _items(*keys: str) -> list[dict[str, str]]:

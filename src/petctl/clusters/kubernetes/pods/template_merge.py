@@ -1,8 +1,6 @@
 """A piece of a pod template, as a user writes it, merged into that of the nodes: for what petctl has no word for.
 
-Mappings are merged; lists whose items have names (containers, volumes, env, tolerations by key) are merged item by
-item, each with one that was there before; any other list, and everything else, replaces what was there. The container
-that runs the agent is called `petctl`; a container without a name in the patch means that one.
+The container that runs the agent is called `petctl`; a container without a name in the patch means that one.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from typing import Any
 
 from petctl.clusters.kubernetes.names import CONTAINER
 from petctl.errors import UsageError
+from petctl.kube.objects import merged
 
-_KEYS = {"volumeMounts": "mountPath", "tolerations": "key", "ports": "containerPort"}
 _OWN = ("command", "args", "restartPolicy")
 
 
@@ -39,33 +37,4 @@ def patched(template: Mapping[str, Any], patch: Mapping[str, Any], said: str) ->
         patch = {**patch, "spec": {**patch["spec"], "containers": named}}
     if "restartPolicy" in patch.get("spec", {}):
         raise UsageError(f"{said}.spec.restartPolicy is set by petctl: a pod that ends is replaced by its Job")
-    return _merged(template, patch)
-
-
-def _merged(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    result = dict(old)
-    for name, value in new.items():
-        before = result.get(name)
-        if isinstance(before, Mapping) and isinstance(value, Mapping):
-            result[name] = _merged(before, value)
-        elif isinstance(before, list) and isinstance(value, list):
-            result[name] = _merged_lists(before, value, name)
-        else:
-            result[name] = value
-    return result
-
-
-def _merged_lists(old: list[Any], new: list[Any], name: str) -> list[Any]:
-    key = _KEYS.get(name, "name")
-    nameless = name == "tolerations"  # one without a key stands for every key, and beside the others
-    if not all(isinstance(item, Mapping) and (key in item or nameless) for item in (*old, *new)):
-        return new
-    result, free = list(old), list(range(len(old)))
-    for item in new:
-        places = [place for place in free if key in item and old[place].get(key) == item[key]]
-        if places:
-            result[places[0]] = _merged(result[places[0]], item)
-            free.remove(places[0])
-        else:
-            result.append(item)
-    return result
+    return merged(template, patch)
