@@ -1,1 +1,1 @@
-"""Verbs about clusters and what they hold: cluster, operator, secret, token, volume."""
+"""Verbs about clusters and what they hold: cluster, secret, token."""
