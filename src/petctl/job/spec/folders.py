@@ -18,9 +18,10 @@ from typing import Any
 import msgspec
 
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import Problems, shown, unknown_field, wrong
 
 MODES = ("ro", "rw", "sync")
+_FOLDER = ("location", "mode")
 ALL, NONE = "all", "none"
 
 _NAME_RULE = "the name of a folder is a path from the project's directory, such as data or data/voc20: no '..', no ':'"
@@ -61,18 +62,14 @@ def folders(value: object) -> str | dict[str, Folder]:
     else:
         raise wrong(f"expected a list of folders or a mapping of folders to locations, got {shown(value)}")
     found: dict[str, Folder] = {}
-    problems: list[Problem] = []
+    problems = Problems()
     for position, (key, item) in enumerate(entries):
-        place = key if isinstance(value, Mapping) and isinstance(key, str) else position
-        try:
+        with problems.at(key if isinstance(value, Mapping) and isinstance(key, str) else position):
             name = folder_name(key)
             if name in found:
                 raise wrong(f"the folder {name!r} is named twice")
             found[name] = _folder(item)
-        except FieldError as error:
-            problems += [problem.under(place) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return found or ALL
 
 
@@ -98,14 +95,10 @@ def parse_folder_option(text: str) -> tuple[str, Folder]:
 
 def _folder(value: object) -> Folder:
     if isinstance(value, Folder):
-        return Folder(location=values.single_line(value.location), mode=value.mode and folder_mode(value.mode))
-    if value is None:
-        return Folder()
+        value = {"location": value.location, "mode": value.mode or None}
     if not isinstance(value, Mapping):
-        return Folder(location=values.single_line(value))
-    problems = [unknown_field(str(name), ("location", "mode")) for name in value if name not in ("location", "mode")]
-    if problems:
-        raise FieldError(problems)
+        value = {"location": value}
+    Problems(unknown_field(str(name), _FOLDER) for name in value if name not in _FOLDER).check()
     location, mode = value.get("location"), value.get("mode")
     return Folder(
         location="" if location is None else values.single_line(location),
@@ -139,9 +132,9 @@ def outputs(value: object) -> dict[str, str]:
     else:
         raise wrong(f"expected a list of ids, or a mapping of ids to locations, got {shown(value)}")
     found: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems = Problems()
     for place, name, location in entries:
-        try:
+        with problems.at(place):
             text = values.text(name)
             if not _ID.fullmatch(text):
                 raise wrong(f"an output's id has letters, digits, '-' and '_', at most 64, got {shown(name)}")
@@ -149,10 +142,7 @@ def outputs(value: object) -> dict[str, str]:
             if twin is not None:
                 raise wrong(f"{text!r} and {twin!r} would both be ${variable_of(text)}; rename one")
             found[text] = values.single_line(location)
-        except FieldError as error:
-            problems += [problem.under(place) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return found
 
 

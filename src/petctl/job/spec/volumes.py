@@ -20,7 +20,7 @@ import msgspec
 from msgspec import field
 
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import FieldError, Problem, Problems, shown, unknown_field, wrong
 from petctl.job.spec.quantities import format_bytes, parse_bytes
 
 ACCESS = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod")
@@ -35,7 +35,9 @@ _MORE: dict[str, tuple[str, ...]] = {
     "empty_dir": ("medium",),
 }
 SOURCES = tuple(_MORE)
-_OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_object_name = values.of_form(
+    r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", "expected a name with lower-case letters, digits, '-' and '.'"
+)
 _OPTION = re.compile(r"([^:]+):(/[^:]*)(:ro|:rw)?")
 _RESERVED = "/petctl"
 
@@ -59,13 +61,10 @@ class Volume(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True)
 
 def volumes(value: object) -> list[Volume]:
     """All of them, or everything that is wrong with them."""
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
-        raise wrong(f"expected a list such as [{{claim: data, path: /data}}], got {shown(value)}")
-    found = [volume for _, volume in values.each(enumerate(value), lambda _, item: _volume(item))]
+    found = values.every(value, _volume, "a list such as [{claim: data, path: /data}]")
     paths = [volume.path for volume in found]
     twice = [place for place, path in enumerate(paths) if path in paths[:place]]
-    if twice:
-        raise FieldError(Problem((place, "path"), f"a second volume at {paths[place]}") for place in twice)
+    Problems(Problem((place, "path"), f"a second volume at {paths[place]}") for place in twice).check()
     return found
 
 
@@ -101,7 +100,7 @@ def _volume(value: object) -> Volume:
     if not isinstance(value, Mapping):
         raise wrong(f"expected a mapping such as {{claim: data, path: /data}}, got {shown(value)}")
     given = [source for source in SOURCES if value.get(source) is not None]
-    problems = [Problem((other,), f"a second source besides {given[0]!r}; keep one", True) for other in given[1:]]
+    problems = Problems(Problem((name,), f"a second source besides {given[0]!r}; keep one", True) for name in given[1:])
     known = (*_ANY, *(_MORE[given[0]] if given else ()))
     choices = known if given else (*known, *SOURCES)
     problems += [unknown_field(str(name), choices) for name in value if name not in (*known, *SOURCES)]
@@ -112,14 +111,11 @@ def _volume(value: object) -> Volume:
     fields: dict[str, Any] = {}
     for name in (*given[:1], *known):
         if value.get(name) is not None:
-            try:
+            with problems.at(name):
                 fields[name] = _CONVERT[name](value[name])
-            except FieldError as error:
-                problems += [problem.under(name) for problem in error.problems]
     if not problems:
-        problems = _contradictions(fields)
-    if problems:
-        raise FieldError(problems)
+        problems += _contradictions(fields)
+    problems.check()
     return Volume(kind=given[0], source=fields.pop(given[0]), **fields)
 
 
@@ -155,13 +151,6 @@ def _inside(value: object) -> str:
     if path.startswith("/") or ".." in path.split("/"):
         raise wrong(f"expected a path inside the volume, such as team/data, got {shown(path)}")
     return path
-
-
-def _object_name(value: object) -> str:
-    name = values.text(value)
-    if not _OBJECT.fullmatch(name):
-        raise wrong(f"expected a name with lower-case letters, digits, '-' and '.', got {shown(name)}")
-    return name
 
 
 def _nfs(value: object) -> str:

@@ -16,19 +16,16 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Optional
 
-from msgspec import field
-
 from petctl.job.spec import values
 from petctl.job.spec.options import Options
-from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import Problem, Problems, unknown_field
 from petctl.job.spec.quantities import parse_duration
-from petctl.job.spec.shape import convert_fields
+from petctl.job.spec.shape import Form, take
 from petctl.job.spec.volumes import Volume, byte_quantity, volumes, volumes_to_plain
 
-_QUANTITY = re.compile(r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _KEY = re.compile(rf"(?:[a-z0-9](?:[a-z0-9.-]{{0,251}}[a-z0-9])?/)?{_NAME}", re.ASCII)
-_VALUE = re.compile(rf"(?:{_NAME})?", re.ASCII)
+_label_value = values.of_form(rf"(?:{_NAME})?", "a label's value has at most 63 letters, digits, '-', '_' and '.'")
 _OWN = "petctl.dev/"
 _KEYS = values.Names(_KEY, "Kubernetes allows names such as pool or example.org/pool here")
 OF_A_CONTAINER = ("allowPrivilegeEscalation", "capabilities", "privileged", "procMount", "readOnlyRootFilesystem")
@@ -38,70 +35,10 @@ OF_A_POD = (
     *("seccompProfile", "supplementalGroups", "supplementalGroupsPolicy", "sysctls", "windowsOptions"),
 )
 
-
-class PodOptions(Options, frozen=True):
-    """What a node's pod is to be like; what is empty is left to the cluster."""
-
-    unset: ClassVar[str] = "the cluster's"
-
-    pull_secrets: Annotated[list[str], "Secrets with which the image is pulled."] = field(default_factory=list)
-    cpu: Annotated[str, "CPUs to request per node, as --cpu."] = ""
-    memory: Annotated[str, "Memory to request per node and its limit, as --memory."] = ""
-    resources: Annotated[dict[str, dict[str, str]], "Requests and limits of any resource."] = field(
-        default_factory=dict
-    )
-    gpu_resource: Annotated[str, "The resource that --gpus asks for: amd.com/gpu."] = ""
-    shm_size: Annotated[str, "Shared memory (/dev/shm) per node, as --shm-size."] = ""
-    node_selector: Annotated[dict[str, str], "Labels that a machine must have: {pool: a100}."] = field(
-        default_factory=dict
-    )
-    tolerations: Annotated[list[dict[str, Any]], "Tolerations, as in a pod."] = field(default_factory=list)
-    affinity: Annotated[dict[str, Any], "Affinity, as in a pod."] = field(default_factory=dict)
-    priority_class: Annotated[str, "Priority class of the pods."] = ""
-    service_account: Annotated[str, "Service account of the pods."] = ""
-    runtime_class: Annotated[str, "Container runtime of the pods."] = ""
-    scheduler: Annotated[str, "Scheduler of the pods."] = ""
-    host_network: Annotated[Optional[bool], "Use the network of the machine."] = None
-    security_context: Annotated[dict[str, Any], "Security context, as in a pod and in a container."] = field(
-        default_factory=dict
-    )
-    labels: Annotated[dict[str, str], "Labels of the pods, and of what makes them."] = field(default_factory=dict)
-    annotations: Annotated[dict[str, str], "Annotations of the same."] = field(default_factory=dict)
-    volumes: Annotated[list[Volume], "Volumes: [{claim: data, path: /data}]; see also --volume."] = field(
-        default_factory=list
-    )
-    coordinator: Annotated[dict[str, Any], "Part of a pod template for the coordinator's pod."] = field(
-        default_factory=dict
-    )
-    ttl_after_finished: Annotated[Optional[float], "Time from the job's end until it is deleted: 7d."] = None
-    agent_image: Annotated[str, "Image with a Python for the agent, where the job's image has none."] = ""
-
-    def to_plain(self) -> dict[str, Any]:
-        plain = super().to_plain()
-        return {**plain, "volumes": volumes_to_plain(self.volumes)} if self.volumes else plain
-
-    def __post_init__(self) -> None:
-        problems = convert_fields(self, {name: _CONVERTERS[name] for name in self.__struct_fields__})
-        if not problems and self.shm_size and any(volume.path == "/dev/shm" for volume in self.volumes):
-            problems = [Problem(("shm_size",), "there is a volume at /dev/shm already; keep one of them")]
-        if problems:
-            raise FieldError(problems)
-
-
-class KubernetesOptions(PodOptions, frozen=True):
-    """What a job says to clusters of this kind; a cluster's settings have a `pod` of their own beside it."""
-
-    pod: Annotated[dict[str, Any], "Part of a pod template, merged into that of the nodes."] = field(
-        default_factory=dict
-    )
-
-
-def quantity(value: object) -> str:
-    """An amount as Kubernetes writes it."""
-    text = values.text(value)
-    if not _QUANTITY.fullmatch(text):
-        raise wrong(f"expected an amount such as 4, 500m or 16Gi, got {shown(value)}")
-    return text
+quantity = values.of_form(
+    r"[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3}|[numkMGTPE]|[KMGTPE]i)?", "expected an amount such as 4, 500m or 16Gi"
+)
+"""An amount as Kubernetes writes it."""
 
 
 def _cpu(value: object) -> str:
@@ -110,32 +47,12 @@ def _cpu(value: object) -> str:
 
 def _resources(value: object) -> dict[str, dict[str, str]]:
     sections = values.mapping(value)
-    problems = [unknown_field(name, ("limits", "requests")) for name in sections if name not in ("limits", "requests")]
-    found = {}
-    for name in ("requests", "limits"):
-        if sections.get(name) is not None:
-            try:
-                found[name] = values.text_mapping(_KEYS, quantity)(sections[name])
-            except FieldError as error:
-                problems += [problem.under(name) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
-    return found
-
-
-def _label_value(value: object) -> str:
-    text = values.text(value)
-    if not _VALUE.fullmatch(text):
-        raise wrong(f"a label's value has at most 63 letters, digits, '-', '_' and '.', got {shown(text)}")
-    return text
+    return take(dict.fromkeys(("requests", "limits"), values.text_mapping(_KEYS, quantity)), sections)
 
 
 def _not_ours(found: dict[str, str]) -> dict[str, str]:
-    taken = [
-        Problem((name,), "reserved by petctl; choose another name", True) for name in found if name.startswith(_OWN)
-    ]
-    if taken:
-        raise FieldError(taken)
+    taken = [name for name in found if name.startswith(_OWN)]
+    Problems(Problem((name,), "reserved by petctl; choose another name", True) for name in taken).check()
     return found
 
 
@@ -149,34 +66,63 @@ def _annotations(value: object) -> dict[str, str]:
 
 def _security_context(value: object) -> dict[str, Any]:
     found, known = values.mapping(value), (*OF_A_POD, *OF_A_CONTAINER)
-    problems = [unknown_field(name, known) for name in found if name not in known]
-    if problems:
-        raise FieldError(problems)
+    Problems(unknown_field(name, known) for name in found if name not in known).check()
     return found
 
 
-_CONVERTERS: dict[str, Callable[[object], object]] = {
-    "pull_secrets": values.words,
-    "cpu": _cpu,
-    "memory": byte_quantity,
-    "resources": _resources,
-    "gpu_resource": values.single_line,
-    "shm_size": byte_quantity,
-    "node_selector": values.text_mapping(_KEYS, _label_value),
-    "tolerations": values.mappings,
-    "affinity": values.mapping,
-    "priority_class": values.single_line,
-    "service_account": values.single_line,
-    "runtime_class": values.single_line,
-    "scheduler": values.single_line,
-    "host_network": lambda value: None if value is None else values.truth(value),
-    "security_context": _security_context,
-    "labels": _labels,
-    "annotations": _annotations,
-    "volumes": volumes,
-    "coordinator": values.mapping,
-    "ttl_after_finished": lambda value: None if value is None else parse_duration(value),
-    "agent_image": values.single_line,
-    "pod": values.mapping,
-}
+def _or_none(convert: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: None if value is None else convert(value)
+
+
+Line = Annotated[str, Form(values.single_line)]
+Bytes = Annotated[str, Form(byte_quantity)]
+Selector = Annotated[dict[str, str], Form(values.text_mapping(_KEYS, _label_value))]
+Labels = Annotated[dict[str, str], Form(_labels)]
+Annotations = Annotated[dict[str, str], Form(_annotations)]
+Resources = Annotated[dict[str, dict[str, str]], Form(_resources)]
+SecurityContext = Annotated[dict[str, Any], Form(_security_context)]
+Mappings = Annotated[list[dict[str, Any]], Form(values.mappings)]
+Volumes = Annotated[list[Volume], Form(volumes, volumes_to_plain)]
+Truth = Annotated[Optional[bool], Form(_or_none(values.truth))]
+Seconds = Annotated[Optional[float], Form(_or_none(parse_duration))]
+
+
+class PodOptions(Options, frozen=True):
+    """What a node's pod is to be like; what is empty is left to the cluster."""
+
+    unset: ClassVar[str] = "the cluster's"
+
+    pull_secrets: Annotated[list[str], "Secrets with which the image is pulled."] = []
+    cpu: Annotated[str, Form(_cpu), "CPUs to request per node, as --cpu."] = ""
+    memory: Annotated[Bytes, "Memory to request per node and its limit, as --memory."] = ""
+    resources: Annotated[Resources, "Requests and limits of any resource."] = {}
+    gpu_resource: Annotated[Line, "The resource that --gpus asks for: amd.com/gpu."] = ""
+    shm_size: Annotated[Bytes, "Shared memory (/dev/shm) per node, as --shm-size."] = ""
+    node_selector: Annotated[Selector, "Labels that a machine must have: {pool: a100}."] = {}
+    tolerations: Annotated[Mappings, "Tolerations, as in a pod."] = []
+    affinity: Annotated[dict[str, Any], "Affinity, as in a pod."] = {}
+    priority_class: Annotated[Line, "Priority class of the pods."] = ""
+    service_account: Annotated[Line, "Service account of the pods."] = ""
+    runtime_class: Annotated[Line, "Container runtime of the pods."] = ""
+    scheduler: Annotated[Line, "Scheduler of the pods."] = ""
+    host_network: Annotated[Truth, "Use the network of the machine."] = None
+    security_context: Annotated[SecurityContext, "Security context, as in a pod and in a container."] = {}
+    labels: Annotated[Labels, "Labels of the pods, and of what makes them."] = {}
+    annotations: Annotated[Annotations, "Annotations of the same."] = {}
+    volumes: Annotated[Volumes, "Volumes: [{claim: data, path: /data}]; see also --volume."] = []
+    coordinator: Annotated[dict[str, Any], "Part of a pod template for the coordinator's pod."] = {}
+    ttl_after_finished: Annotated[Seconds, "Time from the job's end until it is deleted: 7d."] = None
+    agent_image: Annotated[Line, "Image with a Python for the agent, where the job's image has none."] = ""
+
+    def conflicts(self) -> list[Problem]:
+        twice = self.shm_size and any(volume.path == "/dev/shm" for volume in self.volumes)
+        return [Problem(("shm_size",), "there is a volume at /dev/shm already; keep one of them")] * bool(twice)
+
+
+class KubernetesOptions(PodOptions, frozen=True):
+    """What a job says to clusters of this kind; a cluster's settings have a `pod` of their own beside it."""
+
+    pod: Annotated[dict[str, Any], "Part of a pod template, merged into that of the nodes."] = {}
+
+
 OPTIONS = KubernetesOptions

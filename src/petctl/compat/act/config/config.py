@@ -25,7 +25,7 @@ from petctl.config.kinds import DEFAULT, is_kind
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.home import petctl_home
-from petctl.job.spec.shape import examine
+from petctl.job.spec.shape import take
 
 FOLDER_OF_FILES = Path("aux_data", "aml")
 DEFAULT_FILE = FOLDER_OF_FILES / "aml.yaml"
@@ -140,10 +140,7 @@ def _config(file: Path | None, cluster: str | None, overrides: Mapping[str, obje
 
     said = with_bases(file, KEYS) if file else {}
     if overrides:
-        more, problems = examine({name: key for name, key in KEYS.items() if name != BASE}, overrides, keep_none=True)
-        if problems:
-            raise UsageError("\n".join(map(str, problems)))
-        said = over(said, more)
+        said = over(said, take({name: key for name, key in KEYS.items() if name != BASE}, overrides, keep_none=True))
     said = {name: value for name, value in said.items() if value is not None}
     name = cluster or (file.resolve().stem if file else DEFAULT_FILE.stem)
     return Making(said, file, name).config(cluster)
