@@ -25,7 +25,7 @@ class Provisioner(Protocol):
     """What makes, resizes and deletes the clusters of one kind."""
 
     def create(self, home: Path, name: str, spec: Mapping[str, Any]) -> View:
-        """A new cluster. Of a file, every number and truth value of the description is text as it was written. UsageError
+        """A new cluster. Of a file, every number and truth value is text as it was written. UsageError
         says what the kind does not understand; a FieldError's problems are told with their places in the file."""
 
     def names(self, home: Path) -> list[str]:
