@@ -4,7 +4,7 @@
     @option("-n, --name NAME", "The resource group.")
     def exists(name: str) -> object: ...               the answer; NOTHING prints nothing
 
-`run` is a front end from the shell's words to the exit code; `VerbGroup` finds a verb's file when it is typed.
+`VerbGroup` finds a verb's file when it is typed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
@@ -215,18 +215,6 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not click.confirm(question, err=True):
         raise UsageError("nothing was done; use -y to skip the question")
-
-
-def run(program: str, root: click.Command, words: Sequence[str] | None = None) -> NoReturn:
-    """A whole front end: one command line, then the exit code."""
-    from petctl.cli.failures import run_to_exit_code
-
-    given = list(sys.argv[1:] if words is None else words)
-    try:
-        code = run_to_exit_code(spread(given), root, program)
-    except KeyboardInterrupt:
-        code = 130
-    sys.exit(code)
 
 
 def spread(words: Sequence[str]) -> list[str]:
