@@ -10,7 +10,7 @@ from petctl.compat.batchai.cli.base_command import NOTHING, background, confirm,
 from petctl.compat.batchai.cli.base_command import group as group_of_verbs
 from petctl.compat.batchai.cli.printing import columns
 from petctl.compat.batchai.service import report
-from petctl.compat.batchai.service.names import SUBSCRIPTION
+from petctl.compat.batchai.service.names import SUBSCRIPTION, Address
 from petctl.compat.batchai.service.resource_store import Tree
 from petctl.compat.batchai.service.resources import create_group, group_trail
 
@@ -60,14 +60,14 @@ def exists(name: str) -> object:
 @options.no_wait_option
 def delete(name: str, yes: bool, no_wait: bool) -> object:
     """Delete a resource group with its workspaces, jobs, clusters and storage accounts; jobs are ended first."""
-    from petctl.compat.batchai.service.removal import delete_group
+    from petctl.compat.batchai.service.removal import delete as remove
 
     Tree(options.home()).read(group_trail(name))
     confirm(f"Delete resource group {name!r} with everything in it?", yes)
     if no_wait:
         background(["group", "delete", "-y", "-n", name])
     else:
-        delete_group(options.home(), name)
+        remove(options.home(), "groups", Address(name))
     return NOTHING
 
 
