@@ -48,9 +48,7 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 def roles(value: object) -> list[Role]:
     """Roles from the entries of a job file, or those that were made before."""
     found = values.every(value, _role, "a list of roles, such as {name: ps, count: 1}")
-    names = [role.name for role in found]
-    twice = [number for number, name in enumerate(names) if name in names[:number]]
-    Problems(Problem((number, "name"), f"there is a second role {names[number]!r}") for number in twice).check()
+    values.check_once([role.name for role in found], "name", "there is a second role {!r}")
     return found
 
 

@@ -226,3 +226,9 @@ def every(value: object, convert: Callable[[Any], _T], expected: str = "a list")
             done.append(convert(item))
     problems.check()
     return done
+
+
+def check_once(texts: Sequence[str], field: str, sentence: str) -> None:
+    """Refuses a text that entries of a list have twice in this field."""
+    twice = [number for number, text in enumerate(texts) if text in texts[:number]]
+    Problems(Problem((number, field), sentence.format(texts[number])) for number in twice).check()

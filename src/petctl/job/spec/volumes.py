@@ -112,9 +112,7 @@ class Volume(Checked, frozen=True, kw_only=True):
 def volumes(value: object) -> list[Volume]:
     """All of them, or everything that is wrong with them."""
     found = values.every(value, _volume, "a list such as [{claim: data, path: /data}]")
-    paths = [volume.path for volume in found]
-    twice = [place for place, path in enumerate(paths) if path in paths[:place]]
-    Problems(Problem((place, "path"), f"a second volume at {paths[place]}") for place in twice).check()
+    values.check_once([volume.path for volume in found], "path", "a second volume at {}")
     return found
 
 
