@@ -112,7 +112,6 @@ def _plain(folder: Folder) -> Any:
     return {"location": folder.location, "mode": folder.mode} if folder.location else {"mode": folder.mode}
 
 
-NO_STORE = "none"  # for `store`: none, whatever the configuration says
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
