@@ -49,7 +49,11 @@ class Problems(list[Problem]):
         try:
             yield
         except FieldError as error:
-            self += [problem.under(*path) for problem in error.problems]
+            self.keep(error, *path)
+
+    def keep(self, error: FieldError, *path: str | int) -> None:
+        """Keeps what an error says of this part."""
+        self += [problem.under(*path) for problem in error.problems]
 
     def check(self) -> None:
         """Raises FieldError where there are any."""
