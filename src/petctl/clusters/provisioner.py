@@ -24,7 +24,8 @@ class Provisioner(Protocol):
     """What makes, resizes and deletes the clusters of one kind."""
 
     def create(self, home: Path, name: str, spec: Mapping[str, Any]) -> View:
-        """A new cluster; UsageError says what the kind does not understand of the description."""
+        """A new cluster. Of a file, every number and truth value is text as it was written. UsageError
+        says what the kind does not understand; a FieldError's problems are told with their places in the file."""
 
     def names(self, home: Path) -> list[str]:
         """Of all that were made."""

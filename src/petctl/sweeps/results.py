@@ -69,20 +69,20 @@ def rows_of(driver: Driver) -> list[Row]:
     rows = []
     for number, point in enumerate(driver.sweep.points, 1):
         standing = driver.history.points[number]
-        attempt = standing.last
+        attempt = standing.last or Attempt("", number)
         rows.append(
             Row(
                 point=number,
-                job=attempt.id if attempt else "",
+                job=attempt.id,
                 values=point.values,
                 state=driver.history.state(number),
                 attempts=len(standing.attempts),
-                value=value_of(attempt, driver) if attempt else None,
-                step=int(attempt.metrics["step"]) if attempt and "step" in attempt.metrics else None,
+                value=value_of(attempt, driver),
+                step=int(attempt.metrics["step"]) if "step" in attempt.metrics else None,
                 seconds=_seconds(attempt),
-                exit_code=attempt.exit_code if attempt else None,
-                cause=attempt.cause if attempt else "",
-                sentence=(attempt.stop or attempt.sentence) if attempt and attempt.state != "succeeded" else "",
+                exit_code=attempt.exit_code,
+                cause=attempt.cause,
+                sentence=(attempt.stop or attempt.sentence) if attempt.state != "succeeded" else "",
             )
         )
     return rows
@@ -114,15 +114,9 @@ def exit_code(rows: list[Row]) -> int:
 
 def to_plain(summary: Summary) -> dict[str, Any]:
     """Plain data, as `-o json` prints it."""
-    return {
-        "name": summary.name,
-        "cluster": summary.cluster,
-        "state": summary.state,
-        "sentence": summary.sentence,
-        "counts": summary.counts,
-        "best": _plain(summary.best) if summary.best else None,
-        "points": [_plain(row) for row in summary.rows],
-    }
+    plain = {**summary._asdict(), "best": _plain(summary.best) if summary.best else None}
+    plain["points"] = [_plain(row) for row in plain.pop("rows")]
+    return plain
 
 
 def to_csv(summary: Summary, metric: str) -> str:
@@ -154,8 +148,8 @@ def _state(driver: Driver, rows: list[Row]) -> str:
     return "failed" if exit_code(rows) else "succeeded"
 
 
-def _seconds(attempt: Attempt | None) -> float | None:
-    if attempt is None or attempt.started is None:
+def _seconds(attempt: Attempt) -> float | None:
+    if attempt.started is None:
         return None
     end = attempt.finished or (attempt.started if attempt.ended else time.time())
     return round(max(0.0, end - attempt.started), 3)

@@ -57,7 +57,7 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
         ("create team --nodes 1 --max 2", "not both"),
         ("create team --idle-time soon", "the idle time:"),
         ("create team --mount data", "must be written as NAME=VALUE"),
-        ("create team -f missing.yaml", "cannot read the cluster file"),
+        ("create team -f missing.yaml", "missing.yaml: no such file"),
         ("create team -f batchai.json", "batchai cluster create"),
         ("show team", "there is no cluster 'team'"),
         ("delete local", "local is this machine itself"),
@@ -72,12 +72,16 @@ def test_wrong_words(capsys: pytest.CaptureFixture[str], place: Path, words: str
 @pytest.mark.parametrize(
     ("text", "words", "sentence"),
     [
-        ("setup: [1, 2]", "--setup-env A=B", "setup needs a shell command"),
-        ("setup: {command: x, env: y}", "--setup-env A=B", "setup.env must be a mapping"),
-        ("setup: {command: x, secrets: [y]}", "--setup-secret A=B", "setup.secrets must be a mapping"),
-        ("mounts: 5", "--mount a=/", "mounts must be a list"),
-        ("idle_time: .nan", "", "idle_time must be a number"),
-        ("setup: x", "--setup=", "setup needs a shell command"),
+        ("setup: [1, 2]", "--setup-env A=B", "cluster.yaml:2:8: setup: expected an object with command"),
+        ("setup: {command: x, env: y}", "--setup-env A=B", "cluster.yaml:2:26: setup.env: expected a mapping"),
+        (
+            "setup: {command: x, secrets: [y]}",
+            "--setup-secret A=B",
+            "yaml:2:30: setup.secrets: expected a mapping",
+        ),
+        ("mounts: 5", "--mount a=/", "cluster.yaml:2:9: mounts: expected a list of"),
+        ("idle_time: .nan", "", "cluster.yaml:2:12: idle_time: expected seconds or a duration"),
+        ("setup: x", "--setup=", "cluster.yaml:2:8: setup.command: expected a shell command"),
     ],
 )
 def test_a_file_that_is_wrong_stays_so_under_options(

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from petctl.clusters.local.pools import nodes
+from petctl.clusters.local.pools.description import sized
 from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, GiveBack
 from petctl.clusters.local.pools.nodes import Fleet, capacity_of, place_of, prepared, read_nodes, shortage, wish_of
-from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, sized, write_spec
+from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, Setup, write_spec
 from petctl.clusters.local.queue.scheduler import ALIVE, Claim
 from petctl.clusters.local.queue.slots import Slots
 from petctl.errors import NotFound
@@ -35,7 +36,7 @@ class Team:
         self.write(FleetSpec("team"), nodes=0)
 
     def write(self, spec: FleetSpec, **size: float) -> None:
-        self.spec = sized(spec, **size)  # type: ignore[arg-type]
+        self.spec = sized(spec, **size)
         write_spec(FleetDirectory(self.home, "team"), self.spec)
 
     def enter(self, job: str, minimum: int, wanted: int = 0) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from petctl.clusters.base import find_cluster
+from petctl.clusters.local.pools.description import sized, spec_from
 from petctl.clusters.local.pools.spec import (
     FleetDirectory,
     FleetSpec,
@@ -15,8 +16,6 @@ from petctl.clusters.local.pools.spec import (
     find_spec,
     fleet_names,
     read_spec,
-    sized,
-    spec_from,
     write_spec,
 )
 from petctl.errors import InternalError, NotFound, UsageError
@@ -67,14 +66,15 @@ def test_everything_that_is_wrong_is_said(tmp_path: Path) -> None:
     text = str(caught.value)
     for word in (
         "'../team' must be",
-        "'node' is not a field",
-        "nodes must be a whole number",
-        "gpus_per_node must be",
-        "initial must be",
-        "setup needs a shell command",
-        "not '/abs'",
-        "not 'a/../..'",
-        "(both) must have either",
+        "node: unknown field; did you mean 'nodes'?",
+        "nodes: expected a whole number of 0 or more, got -1",
+        "gpus_per_node: expected a whole number",
+        "initial: expected a whole number",
+        "setup.command: is missing",
+        "setup.output: expected an absolute path",
+        "mounts[0].path: expected a relative path without .., got '/abs'",
+        "got 'a/../..'",
+        "mounts[2]: both must have either",
         "no directory /no/such/directory",
         "a/b lies within",
     ):

@@ -40,7 +40,7 @@ def test_folders_are_read_and_written(written: Any, held: Any, plain: Any) -> No
     [
         ("folders: some", r"job.yaml:2:10: folders: expected a list of folders"),
         ("folders: [data, ../up]", r"job.yaml:2:17: folders\[1\]: the name of a folder is a path"),
-        ("folders: {data: {mode: all}}", r"folders.data: expected ro or rw or sync"),
+        ("folders: {data: {mode: all}}", r"folders.data.mode: expected ro or rw or sync"),
         ("folders: {data: {plac: s3://b}}", r"unknown field; did you mean 'location'|unknown field"),
         ("folders: [data, data/]", r"'data' is named twice"),
     ],

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from petctl.cli.clusters.cluster_file import description, pairs, seconds
+from petctl.cli.clusters.cluster_file import description, pairs, read_description, seconds
 from petctl.console.commands import Verbs, examples, output_option, print_json
 
 if TYPE_CHECKING:
@@ -107,18 +107,26 @@ def create(
     output: str,
 ) -> None:
     """Make a cluster. Its nodes are prepared in the background; jobs can be submitted to it at once."""
+    from petctl.clusters.provisioner import find_provisioner
+    from petctl.home import petctl_home
+    from petctl.job.spec.problems import FieldError
+
+    document = read_description(file) if file else None
     spec = description(
-        file,
+        document,
         {"nodes": nodes, "min": low, "max": high},
         {"idle_time": seconds(idle_time), "deallocation": deallocation, "gpus_per_node": gpus_per_node},
         {"command": setup, "output": setup_output, "env": pairs(setup_env), "secrets": pairs(setup_secret)},
         pairs(mounts),
         pairs(mount_command),
     )
-    from petctl.clusters.provisioner import find_provisioner
-    from petctl.home import petctl_home
-
-    _show(find_provisioner(kind).create(petctl_home(), name, spec), output)
+    try:
+        view = find_provisioner(kind).create(petctl_home(), name, spec)
+    except FieldError as error:
+        if document:
+            document.check(error.problems)
+        raise
+    _show(view, output)
 
 
 @command.command(epilog=examples("petctl cluster show small", "petctl cluster show small -o json"))

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from petctl.errors import UsageError
+from petctl.job.file.documents import read_document
+from petctl.job.spec.document import Document
+from petctl.job.spec.problems import shown
 
 
 def description(
-    file: str | None,
+    file: Document | None,
     size: Mapping[str, int | None],
     words: Mapping[str, Any],
     setup: Mapping[str, Any],
@@ -21,7 +24,7 @@ def description(
 ) -> dict[str, Any]:
     """The file's fields, with what the options say in their place; None: not said. A field of the file that is not as
     it should be stays so, and is told with all the others."""
-    spec = _read_file(Path(file)) if file else {}
+    spec: dict[str, Any] = dict(file.root) if file and isinstance(file.root, dict) else {}
     if any(value is not None for value in size.values()):
         spec = {key: value for key, value in spec.items() if key not in (*size, "initial")}
     spec.update({key: value for key, value in {**size, **words}.items() if value is not None})
@@ -81,23 +84,15 @@ def _absolute(path: str) -> str:
     return str(Path(path).expanduser().absolute())
 
 
-def _read_file(path: Path) -> dict[str, Any]:
-    import yaml
-
+def read_description(path: str) -> Document:
+    """The file, whose fields are checked where the cluster is made."""
+    document = read_document(path, "cluster file")
+    if not isinstance(document.root, dict):
+        raise UsageError(f"the cluster file {path} must be a mapping, not {shown(document.root)}")
     from petctl.job.file.read import foreign_format
 
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the cluster file {path}: {error}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"the cluster file {path} is neither YAML nor JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise UsageError(f"the cluster file {path} must be a mapping, not {type(document).__name__}")
-    if foreign := foreign_format(document):
+    if foreign := foreign_format(document.root):
         raise UsageError(
             f"{path} is a file of {foreign.NAME}; make its cluster with: {foreign.CREATE_CLUSTER} -f {path} ..."
         )
-    if isinstance(document.get("idle_time"), str):
-        document["idle_time"] = seconds(document["idle_time"])
     return document

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.problems import FieldError, Problem, Problems, shown, wrong
 
 # The same words as in the agent's task, which this side does not import.
 KINDS = ("script", "module", "program", "shell")
@@ -89,25 +89,18 @@ def command_from(value: object) -> Command:
 def command_from_forms(forms: Mapping[str, object]) -> Command:
     """A command from the fields script, module, program, shell and args, of which exactly one but args is given."""
     given = [kind for kind in KINDS if forms.get(kind) is not None]
-    problems: list[Problem] = []
+    problems = Problems([] if given else [Problem((), MISSING)])
     words: list[str] = []
-    if not given:
-        problems.append(Problem((), MISSING))
     problems += [Problem((kind,), f"a second command besides {given[0]!r}; keep one", True) for kind in given[1:]]
     for kind in given[:1]:
-        try:
+        with problems.at(kind):
             form = forms[kind]
             words = Command(kind, values.words(form) if kind == "program" else [values.text(form)]).words
-        except FieldError as error:
-            problems += [problem.under(kind) for problem in error.problems]
     if forms.get("args") is not None:
-        try:
+        with problems.at("args"):
             arguments = values.words(forms["args"])
             if arguments and given == ["shell"]:
                 raise wrong("a shell line takes no arguments; write them into the line")
             words += arguments
-        except FieldError as error:
-            problems += [problem.under("args") for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return Command(given[0], words)

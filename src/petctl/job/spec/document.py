@@ -93,8 +93,8 @@ class _Open:
 class Builder:
     """Puts together a document from the front end's events, and refuses what cannot be one."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, most: int = MOST_VALUES) -> None:
+        self.name, self._most = name, most
         self.problems: list[tuple[Mark, str]] = []
         self._root: list[Value] = []
         self._places: dict[tuple[int, str | int], tuple[Mark, Mark]] = {}
@@ -133,8 +133,8 @@ class Builder:
 
     def _grow(self, values: int, height: int, mark: Mark) -> None:
         self._count += values
-        if self._count > MOST_VALUES:
-            self.fail(mark, f"the file has more than {MOST_VALUES} values")
+        if self._count > self._most:
+            self.fail(mark, f"the file has more than {self._most} values")
         if len(self._stack) - 1 + height > MOST_DEPTH:
             self.fail(mark, f"nested more than {MOST_DEPTH} levels deep")
         self._stack[-1].height = max(self._stack[-1].height, height + 1)

@@ -12,25 +12,17 @@ What a name stands for in the configuration, and where a location leads, is not 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
-
-import msgspec
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import Problems, shown, wrong
+from petctl.job.spec.shape import Checked, Form, struct_from
 
 MODES = ("ro", "rw", "sync")
 ALL, NONE = "all", "none"
 
 _NAME_RULE = "the name of a folder is a path from the project's directory, such as data or data/voc20: no '..', no ':'"
-
-
-class Folder(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """What a job says about one folder; what is empty is as the configuration has it."""
-
-    location: str = ""
-    mode: str = ""
 
 
 def folder_name(value: object) -> str:
@@ -47,32 +39,39 @@ def folder_mode(value: object) -> str:
     return values.one_of(*MODES)(value)
 
 
+def _folder_mode_or_none(value: object) -> str:
+    return folder_mode(value) if value != "" else ""
+
+
+class Folder(Checked, frozen=True, kw_only=True):
+    """What a job says about one folder; what is empty is as the configuration has it."""
+
+    location: Annotated[str, Form(values.single_line)] = ""
+    mode: Annotated[str, Form(_folder_mode_or_none)] = ""
+
+
+def _entries(value: object, expected: str) -> list[tuple[str | int, object, object]]:
+    """Of a list of names, or a mapping of names to something: where each is, its name, and what it has."""
+    if isinstance(value, Mapping):
+        named = enumerate(value.items())
+        return [(name if isinstance(name, str) else position, name, item) for position, (name, item) in named]
+    return [(position, name, None) for position, name in enumerate(values.every(value, lambda name: name, expected))]
+
+
 def folders(value: object) -> str | dict[str, Folder]:
     """ALL, NONE, or what was said of each folder by its name."""
     if isinstance(value, str):
         if value in (ALL, NONE):
             return value
         raise wrong(f"expected a list of folders, a mapping of folders to locations, all or none, got {shown(value)}")
-    entries: list[tuple[Any, object]] = []
-    if isinstance(value, Mapping):
-        entries = list(value.items())
-    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        entries = [(name, None) for name in value]
-    else:
-        raise wrong(f"expected a list of folders or a mapping of folders to locations, got {shown(value)}")
-    found: dict[str, Folder] = {}
-    problems: list[Problem] = []
-    for position, (key, item) in enumerate(entries):
-        place = key if isinstance(value, Mapping) and isinstance(key, str) else position
-        try:
+    found, problems = dict[str, Folder](), Problems()
+    for place, key, item in _entries(value, "a list of folders or a mapping of folders to locations"):
+        with problems.at(place):
             name = folder_name(key)
             if name in found:
                 raise wrong(f"the folder {name!r} is named twice")
-            found[name] = _folder(item)
-        except FieldError as error:
-            problems += [problem.under(place) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+            found[name] = struct_from(Folder, item if isinstance(item, (Folder, Mapping)) else {"location": item})
+    problems.check()
     return found or ALL
 
 
@@ -82,7 +81,10 @@ def folders_to_plain(value: str | dict[str, Folder]) -> Any:
         return value
     if not any(folder.location or folder.mode for folder in value.values()):
         return list(value)
-    return {name: _plain(folder) for name, folder in value.items()}
+    return {
+        name: folder.to_plain() if folder.mode or not folder.location else folder.location
+        for name, folder in value.items()
+    }
 
 
 def parse_folder_option(text: str) -> tuple[str, Folder]:
@@ -96,30 +98,6 @@ def parse_folder_option(text: str) -> tuple[str, Folder]:
     return folder_name(name), Folder(location=location, mode=mode)
 
 
-def _folder(value: object) -> Folder:
-    if isinstance(value, Folder):
-        return Folder(location=values.single_line(value.location), mode=value.mode and folder_mode(value.mode))
-    if value is None:
-        return Folder()
-    if not isinstance(value, Mapping):
-        return Folder(location=values.single_line(value))
-    problems = [unknown_field(str(name), ("location", "mode")) for name in value if name not in ("location", "mode")]
-    if problems:
-        raise FieldError(problems)
-    location, mode = value.get("location"), value.get("mode")
-    return Folder(
-        location="" if location is None else values.single_line(location),
-        mode="" if mode is None else folder_mode(mode),
-    )
-
-
-def _plain(folder: Folder) -> Any:
-    if not folder.mode:
-        return folder.location or {}
-    return {"location": folder.location, "mode": folder.mode} if folder.location else {"mode": folder.mode}
-
-
-NO_STORE = "none"  # for `store`: none, whatever the configuration says
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -132,27 +110,17 @@ def outputs(value: object) -> dict[str, str]:
     """id -> location; an empty one is under the store."""
     if isinstance(value, str):
         value = values.words(value)
-    if isinstance(value, Mapping):
-        entries = [(name, name, "" if place is None else place) for name, place in value.items()]
-    elif isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        entries = [(position, name, "") for position, name in enumerate(value)]
-    else:
-        raise wrong(f"expected a list of ids, or a mapping of ids to locations, got {shown(value)}")
-    found: dict[str, str] = {}
-    problems: list[Problem] = []
-    for place, name, location in entries:
-        try:
+    found, problems = dict[str, str](), Problems()
+    for place, name, location in _entries(value, "a list of ids, or a mapping of ids to locations"):
+        with problems.at(place):
             text = values.text(name)
             if not _ID.fullmatch(text):
                 raise wrong(f"an output's id has letters, digits, '-' and '_', at most 64, got {shown(name)}")
             twin = next((known for known in found if variable_of(known) == variable_of(text)), None)
             if twin is not None:
                 raise wrong(f"{text!r} and {twin!r} would both be ${variable_of(text)}; rename one")
-            found[text] = values.single_line(location)
-        except FieldError as error:
-            problems += [problem.under(place) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+            found[text] = "" if location is None else values.single_line(location)
+    problems.check()
     return found
 
 

@@ -2,54 +2,83 @@
 
     Job(script="train.py", args=["--lr", 0.1], nodes="1:3", procs=2, max_time="2h")
 
-Every way leads through `__post_init__`, which turns what people write into what the model holds and reports everything
-that is wrong at once; so `msgspec.structs.replace(job, nodes="2:4")` is checked too. A job holds names of secrets,
-never values. Where a job runs, and what became of it, is not known here.
+Every way leads through `__post_init__`, which turns what people write into what the model holds (by the `Form` in a
+field's annotation, else by its type) and reports everything that is wrong at once; so
+`msgspec.structs.replace(job, nodes="2:4")` is checked too. A job holds names of secrets, never values. Where a job
+runs, and what became of it, is not known here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Union
 
 import msgspec
-from msgspec import field
 
 from petctl.job.spec import values
 from petctl.job.spec.command import KINDS, Command, command_from
-from petctl.job.spec.folders import ALL, Folder, folders, outputs
-from petctl.job.spec.options import Options, convert_options
+from petctl.job.spec.folders import ALL, Folder, folders, folders_to_plain, outputs, outputs_to_plain
+from petctl.job.spec.options import Options, convert_options, options_to_plain
 from petctl.job.spec.problems import FieldError, Problem, unknown_field
-from petctl.job.spec.quantities import Size, parse_bytes, parse_duration, parse_size
+from petctl.job.spec.quantities import Size, format_bytes, format_duration, parse_bytes, parse_duration, parse_size
 from petctl.job.spec.resources import Resources, shared_memory_problems
 from petctl.job.spec.retries import retry_on
-from petctl.job.spec.roles import Role, role_problems, roles
-from petctl.job.spec.shape import convert_fields, struct_from
-from petctl.job.spec.volumes import Volume, volumes
+from petctl.job.spec.roles import Role, role_problems, roles, roles_to_plain
+from petctl.job.spec.shape import Checked, Form, struct_from
+from petctl.job.spec.volumes import Volume, volumes, volumes_to_plain
 
 LAUNCHERS = ("elastic", "torchrun", "mpi", "plain")
 IN_PLACE = "none"  # for `code`: no snapshot
 COMMAND_FIELDS = (*KINDS, "args")
 
 
-class Rendezvous(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+def _number_or_text(value: object) -> int | str:
+    text = str(value)
+    return int(text) if text.isdecimal() else text
+
+
+def _secret_or_none(value: object) -> str:
+    return values.secret_name(value) if value != "" else ""
+
+
+Line = Annotated[str, Form(values.single_line)]
+Count = Annotated[int, Form(values.whole(0))]
+Seconds = Annotated[float, Form(parse_duration, format_duration)]
+SomeSeconds = Annotated[float, Form(values.above_zero(parse_duration), format_duration)]
+
+
+class Rendezvous(Checked, frozen=True, kw_only=True):
     """How nodes are gathered into rounds and how their loss is noticed; all in seconds."""
 
-    join_timeout: float = 600.0  # give up when fewer than the least nodes have joined for so long
-    last_call: float = 0.0  # with enough nodes joined, wait so long for more
-    resize_interval: float = 30.0  # arrivals nobody asked for are gathered for so long
-    silence: float = 5.0  # a node not heard of for so long is lost
-    fence_after: float = 60.0  # a node without a coordinator for so long stops its workers
+    join_timeout: SomeSeconds = 600.0  # give up when fewer than the least nodes have joined for so long
+    last_call: Seconds = 0.0  # with enough nodes joined, wait so long for more
+    resize_interval: Seconds = 30.0  # arrivals nobody asked for are gathered for so long
+    silence: SomeSeconds = 5.0  # a node not heard of for so long is lost
+    fence_after: SomeSeconds = 60.0  # a node without a coordinator for so long stops its workers
 
-    def __post_init__(self) -> None:
-        problems = convert_fields(self, _RENDEZVOUS)
-        if not problems and self.fence_after < self.silence:
-            problems.append(Problem(("fence_after",), f"must not be shorter than silence ({self.silence:g} s)"))
-        if problems:
-            raise FieldError(problems)
+    def conflicts(self) -> list[Problem]:
+        shorter = self.fence_after < self.silence
+        return [Problem(("fence_after",), f"must not be shorter than silence ({self.silence:g} s)")] * shorter
+
+
+NodeResources = Annotated[Resources, Form(partial(struct_from, Resources), Resources.to_plain)]
+Volumes = Annotated[list[Volume], Form(volumes, volumes_to_plain)]
+AnyCommand = Annotated[Command, Form(command_from)]
+SecretName = Annotated[str, Form(_secret_or_none)]
+Roles = Annotated[list[Role], Form(roles, roles_to_plain)]
+Modules = Annotated[list[str], Form(values.module_names)]
+Environment = Annotated[dict[str, str], Form(values.text_mapping(values.ENVIRONMENT_NAMES, values.text))]
+SecretNames = Annotated[dict[str, str], Form(values.text_mapping(values.ENVIRONMENT_NAMES, values.secret_name))]
+Labels = Annotated[dict[str, str], Form(values.text_mapping(values.LABEL_NAMES, values.text))]
+Retried = Annotated[list[str], Form(retry_on, lambda words: [_number_or_text(word) for word in words])]
+OptionsByKind = Annotated[dict[str, Options], Form(convert_options, options_to_plain)]
+Folders = Annotated[Union[str, dict[str, Folder]], Form(folders, folders_to_plain)]
+Outputs = Annotated[dict[str, str], Form(outputs, outputs_to_plain)]
+Bytes = Annotated[int, Form(values.above_zero(parse_bytes), format_bytes)]
+Timing = Annotated[Rendezvous, Form(partial(struct_from, Rendezvous), Rendezvous.to_plain)]
 
 
 class _FriendlyCall(msgspec.StructMeta):
@@ -71,48 +100,48 @@ class _FriendlyCall(msgspec.StructMeta):
         return super().__call__(**{name: value for name, value in fields.items() if value is not None})
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, metaclass=_FriendlyCall):
+class Job(Checked, frozen=True, kw_only=True, metaclass=_FriendlyCall):
     """What to run, on how many nodes, and how long to keep trying."""
 
-    command: Command = None  # type: ignore[assignment]  # required; __post_init__ says so in words
-    name: str = ""  # empty: derived from the command
-    nodes: Size = Size(1, 1, 1)
-    procs: str = "1"  # per node: a number, "cpu", "gpu" or "auto"
-    resources: Resources = field(default_factory=Resources)  # of each node
-    volumes: list[Volume] = field(default_factory=list)  # that each node sees
-    launcher: str = "elastic"
-    processes: int = 0  # under mpi: over all nodes; 0: `procs` on each
-    mpi_options: list[str] = field(default_factory=list)  # more words for mpirun
-    roles: list[Role] = field(default_factory=list)  # under plain: tasks that do different things
-    python: str = ""  # empty: the cluster's rule
+    command: AnyCommand = None  # type: ignore[assignment]  # required; __post_init__ says so in words
+    name: Annotated[str, Form(values.job_name)] = ""  # empty: derived from the command
+    nodes: Annotated[Size, Form(parse_size, _number_or_text)] = Size(1, 1, 1)
+    procs: Annotated[str, Form(values.procs, _number_or_text)] = "1"  # per node: a number, "cpu", "gpu" or "auto"
+    resources: NodeResources = Resources()  # of each node
+    volumes: Volumes = []  # that each node sees
+    launcher: Annotated[str, Form(values.one_of(*LAUNCHERS))] = "elastic"
+    processes: Count = 0  # under mpi: over all nodes; 0: `procs` on each
+    mpi_options: list[str] = []  # more words for mpirun
+    roles: Roles = []  # under plain: tasks that do different things
+    python: Line = ""  # empty: the cluster's rule
     warm: bool = True  # Python workers are forked from a process that has made their imports
-    preload: list[str] = field(default_factory=list)  # modules to import there, beside those that are known
-    env: dict[str, str] = field(default_factory=dict)
-    secrets: dict[str, str] = field(default_factory=dict)  # environment name -> name of the secret
+    preload: Modules = []  # modules to import there, beside those that are known
+    env: Environment = {}
+    secrets: SecretNames = {}  # environment name -> name of the secret
     prepare: str = ""  # shell line, once per node before its first workers
-    restarts: int = 3
-    retry_on: list[str] = field(default_factory=list)  # exit codes to restart from; none: all
-    grace: float = 30.0
-    max_time: float = 0.0  # 0: no limit
-    stall_after: float = 60.0  # seconds without a step, once steps are reported; 0: never
-    priority: int = 0
-    labels: dict[str, str] = field(default_factory=dict)
-    experiment: str = ""
-    workspace: str = ""
-    cluster: str = ""
+    restarts: Count = 3
+    retry_on: Retried = []  # exit codes to restart from; none: all
+    grace: Seconds = 30.0
+    max_time: Seconds = 0.0  # 0: no limit
+    stall_after: Seconds = 60.0  # seconds without a step, once steps are reported; 0: never
+    priority: Annotated[int, Form(values.whole(-(2**31)))] = 0
+    labels: Labels = {}
+    experiment: Line = ""
+    workspace: Line = ""
+    cluster: Line = ""
     cwd: str = ""  # empty: the submitter's directory; with `code`, a directory inside it
-    code: str = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
-    options: dict[str, Options] = field(default_factory=dict)  # what only one kind of cluster or file says, by kind
-    image: str = ""  # of the containers that its nodes run in
-    image_credentials: str = ""  # the secret that opens its registry: user:password, or docker's config.json
-    requirements: str = ""  # a file of the code that says what to install for it; empty: nothing
-    allow_secrets: list[str] = field(default_factory=list)  # patterns of files that only look like secrets
-    folders: str | dict[str, Folder] = ALL  # mapped folders: "all" of the configuration's, "none", or these
-    store: str = ""  # where outputs and logs are sent; empty: as configured; "none": they stay in the job's directory
-    outputs: dict[str, str] = field(default_factory=dict)  # id -> location; empty: under the store
-    listen: str = "127.0.0.1"
-    log_cap: int = 1 << 30  # bytes on disk per stream of a worker
-    rendezvous: Rendezvous = field(default_factory=Rendezvous)
+    code: Line = ""  # what to take a snapshot of, and run from that; empty: the cluster's rule; "none": run in `cwd`
+    options: OptionsByKind = {}  # what only one kind of cluster or file says, by kind
+    image: Line = ""  # of the containers that its nodes run in
+    image_credentials: SecretName = ""  # what opens its registry: user:password, or docker's config.json
+    requirements: Line = ""  # a file of the code that says what to install for it; empty: nothing
+    allow_secrets: list[str] = []  # patterns of files that only look like secrets
+    folders: Folders = ALL  # mapped folders: "all" of the configuration's, "none", or these
+    store: Line = ""  # where outputs and logs are sent; empty: as configured; "none": they stay in the job's directory
+    outputs: Outputs = {}  # id -> location; empty: under the store
+    listen: Annotated[str, Form(values.host)] = "127.0.0.1"
+    log_cap: Bytes = 1 << 30  # bytes on disk per stream of a worker
+    rendezvous: Timing = Rendezvous()
 
     if TYPE_CHECKING:
 
@@ -165,16 +194,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True, me
             rendezvous: Rendezvous | Mapping[str, object] | None = None,
         ) -> None: ...
 
-    def __post_init__(self) -> None:
-        problems = convert_fields(self, _JOB)
-        if not problems:
-            both = sorted(set(self.env) & set(self.secrets))
-            problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
-            problems += role_problems(self)
-            problems += _mpi_problems(self)
-            problems += shared_memory_problems(self.resources, self.volumes)
-        if problems:
-            raise FieldError(problems)
+    @staticmethod
+    def path_of(name: str) -> tuple[str, ...]:
+        return () if name == "command" else (name,)  # its problems name script, args and so on themselves
+
+    def conflicts(self) -> list[Problem]:
+        both = sorted(set(self.env) & set(self.secrets))
+        problems = [Problem(("secrets", n), "is also in env; keep one of them", at_name=True) for n in both]
+        shared = shared_memory_problems(self.resources, self.volumes)
+        return [*problems, *role_problems(self), *_mpi_problems(self), *shared]
 
 
 class Prepared(NamedTuple):
@@ -202,57 +230,3 @@ def _mpi_problems(job: Job) -> list[Problem]:
         sentence = f"{job.nodes.max} nodes need at least {job.nodes.max} processes, but there are {job.processes}"
         return [Problem(("processes",), sentence)]
     return []
-
-
-def _secret_or_none(value: object) -> str:
-    return values.secret_name(value) if value != "" else ""
-
-
-_JOB: dict[str, Callable[[object], object]] = {
-    "command": command_from,
-    "name": values.job_name,
-    "nodes": parse_size,
-    "procs": values.procs,
-    "resources": partial(struct_from, Resources),
-    "volumes": volumes,
-    "launcher": values.one_of(*LAUNCHERS),
-    "processes": values.whole(0),
-    "mpi_options": values.words,
-    "roles": roles,
-    "python": values.single_line,
-    "warm": values.truth,
-    "preload": values.module_names,
-    "env": values.text_mapping(values.ENVIRONMENT_NAMES, values.text),
-    "secrets": values.text_mapping(values.ENVIRONMENT_NAMES, values.secret_name),
-    "prepare": values.text,
-    "restarts": values.whole(0),
-    "retry_on": retry_on,
-    "grace": parse_duration,
-    "max_time": parse_duration,
-    "stall_after": parse_duration,
-    "priority": values.whole(-(2**31)),
-    "labels": values.text_mapping(values.LABEL_NAMES, values.text),
-    "experiment": values.single_line,
-    "workspace": values.single_line,
-    "cluster": values.single_line,
-    "cwd": values.text,
-    "code": values.single_line,
-    "options": convert_options,
-    "image": values.single_line,
-    "image_credentials": _secret_or_none,
-    "requirements": values.single_line,
-    "allow_secrets": values.words,
-    "folders": folders,
-    "store": values.single_line,
-    "outputs": outputs,
-    "listen": values.host,
-    "log_cap": values.above_zero(parse_bytes),
-    "rendezvous": partial(struct_from, Rendezvous),
-}
-_RENDEZVOUS: dict[str, Callable[[object], object]] = {
-    "join_timeout": values.above_zero(parse_duration),
-    "last_call": parse_duration,
-    "resize_interval": parse_duration,
-    "silence": values.above_zero(parse_duration),
-    "fence_after": values.above_zero(parse_duration),
-}

@@ -6,7 +6,8 @@ into file:line:column. This module knows nothing of jobs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from petctl.errors import SpecError
@@ -37,6 +38,27 @@ class FieldError(SpecError):
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class Problems(list[Problem]):
+    """Problems that are gathered on the way, so that all are told at once."""
+
+    @contextmanager
+    def at(self, *path: str | int) -> Iterator[None]:
+        """Keeps what is found wrong within it, as problems of this part."""
+        try:
+            yield
+        except FieldError as error:
+            self.keep(error, *path)
+
+    def keep(self, error: FieldError, *path: str | int) -> None:
+        """Keeps what an error says of this part."""
+        self += [problem.under(*path) for problem in error.problems]
+
+    def check(self) -> None:
+        """Raises FieldError where there are any."""
+        if self:
+            raise FieldError(self)
 
 
 def wrong(sentence: str, *path: str | int) -> FieldError:

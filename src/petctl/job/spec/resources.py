@@ -8,53 +8,19 @@ Each kind honours these, or says in words that it does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any, Optional
 
 import msgspec
 
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.problems import Problem, shown, wrong
 from petctl.job.spec.quantities import format_bytes, parse_bytes
-from petctl.job.spec.shape import convert_fields
+from petctl.job.spec.shape import Checked, Form
 from petctl.job.spec.volumes import Volume
 
 SHARED_MEMORY = "/dev/shm"
 _CPU = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,18})?)(m?)", re.ASCII)
-
-
-class Resources(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """What a node has; None: what the cluster gives to jobs that do not say."""
-
-    cpu: float | None = None  # processors, in thousandths
-    memory: int | None = None  # bytes; the most that it may use
-    gpus: int | None = None
-    shm: int | None = None  # bytes of /dev/shm
-
-    def __post_init__(self) -> None:
-        problems = convert_fields(self, _RESOURCES)
-        if problems:
-            raise FieldError(problems)
-
-    def over(self, weaker: Resources) -> Resources:
-        """These, and where they say nothing what the weaker ones say."""
-        return Resources(**{**_said(weaker), **_said(self)})
-
-    def asked(self) -> list[str]:
-        """The names of what a cluster must be able to give."""
-        return [name for name, amount in _said(self).items() if amount]
-
-    def to_plain(self) -> dict[str, Any]:
-        """The same as a job file has it."""
-        return {name: _WRITERS[name](amount) for name, amount in _said(self).items()}
-
-
-def shared_memory_problems(resources: Resources, volumes: Sequence[Volume]) -> list[Problem]:
-    """Shared memory that would be there twice."""
-    if not resources.shm or all(volume.path != SHARED_MEMORY for volume in volumes):
-        return []
-    sentence = f"there is a volume at {SHARED_MEMORY} already; keep one of them"
-    return [Problem(("resources", "shm"), sentence)]
 
 
 def processors(value: object) -> float:
@@ -68,19 +34,39 @@ def processors(value: object) -> float:
     return thousandths / 1000
 
 
+def _whole_if_it_is(amount: float) -> float:
+    return int(amount) if amount == int(amount) else amount
+
+
+Processors = Annotated[Optional[float], Form(values.optional(processors), _whole_if_it_is)]
+Bytes = Annotated[Optional[int], Form(values.optional(values.above_zero(parse_bytes)), format_bytes)]
+Count = Annotated[Optional[int], Form(values.optional(values.whole(0)))]
+
+
+class Resources(Checked, frozen=True, kw_only=True):
+    """What a node has; None: what the cluster gives to jobs that do not say."""
+
+    cpu: Processors = None  # in thousandths
+    memory: Bytes = None  # the most that it may use
+    gpus: Count = None
+    shm: Bytes = None  # of /dev/shm
+
+    def over(self, weaker: Resources) -> Resources:
+        """These, and where they say nothing what the weaker ones say."""
+        return Resources(**{**_said(weaker), **_said(self)})
+
+    def asked(self) -> list[str]:
+        """The names of what a cluster must be able to give."""
+        return [name for name, amount in _said(self).items() if amount]
+
+
+def shared_memory_problems(resources: Resources, volumes: Sequence[Volume]) -> list[Problem]:
+    """Shared memory that would be there twice."""
+    if not resources.shm or all(volume.path != SHARED_MEMORY for volume in volumes):
+        return []
+    sentence = f"there is a volume at {SHARED_MEMORY} already; keep one of them"
+    return [Problem(("resources", "shm"), sentence)]
+
+
 def _said(resources: Resources) -> dict[str, Any]:
     return {name: amount for name, amount in msgspec.structs.asdict(resources).items() if amount is not None}
-
-
-_RESOURCES: Mapping[str, Callable[[object], object]] = {
-    "cpu": values.optional(processors),
-    "memory": values.optional(values.above_zero(parse_bytes)),
-    "gpus": values.optional(values.whole(0)),
-    "shm": values.optional(values.above_zero(parse_bytes)),
-}
-_WRITERS: Mapping[str, Callable[[Any], Any]] = {
-    "cpu": lambda amount: int(amount) if amount == int(amount) else amount,
-    "memory": format_bytes,
-    "gpus": int,
-    "shm": format_bytes,
-}

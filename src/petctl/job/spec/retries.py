@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from petctl import causes
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
+from petctl.job.spec.problems import Problems, did_you_mean, shown, wrong
 
 Codes = tuple[int, int]  # the lowest and the highest, both included
 
@@ -31,18 +31,15 @@ def retry_on(value: object) -> list[str]:
         raise wrong(f"expected a list of exit codes and causes, got {shown(value)}")
     codes: set[Codes] = set()
     words: set[str] = set()
-    problems: list[Problem] = []
+    problems = Problems()
     for position, entry in enumerate(value):
-        try:
+        with problems.at(position):
             for word in values.text(entry).replace(",", " ").split():
                 if word in _groups() or word in causes.known():
                     words.add(word)
                 else:
                     codes.add(_codes(word))
-        except FieldError as error:
-            problems += [problem.under(position) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return [_written(*pair) for pair in sorted(codes)] + sorted(words)
 
 

@@ -11,7 +11,6 @@ is, and what the tasks are told of each other, is the agent's business.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from msgspec import field
 
 from petctl.job.spec import values
 from petctl.job.spec.command import KINDS, command_from_forms
-from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import FieldError, Problem, Problems, shown, unknown_field, wrong
 from petctl.text import counted
 
 if TYPE_CHECKING:
@@ -29,7 +28,10 @@ if TYPE_CHECKING:
 PER_NODE = "nodes"  # for a count: one on each
 MOST = 100_000
 _SERVING = ("ps",)  # roles that never end by themselves, unless it is said otherwise
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,31}", re.ASCII)
+_name = values.of_form(
+    r"[A-Za-z][A-Za-z0-9_-]{0,31}",
+    "expected 1 to 32 letters, digits, '-' or '_', beginning with a letter, such as worker",
+)
 _FIELDS = ("name", "count", *KINDS, "args", "serves")
 
 
@@ -45,14 +47,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
 
 def roles(value: object) -> list[Role]:
     """Roles from the entries of a job file, or those that were made before."""
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
-        raise wrong(f"expected a list of roles, such as {{name: ps, count: 1}}, got {shown(value)}")
-    found = values.each(enumerate(value), lambda _, entry: entry if isinstance(entry, Role) else _role(entry))
-    names = [role.name for _, role in found]
-    twice = [number for number, name in enumerate(names) if name in names[:number]]
-    if twice:
-        raise FieldError([Problem((number, "name"), f"there is a second role {names[number]!r}") for number in twice])
-    return [role for _, role in found]
+    found = values.every(value, _role, "a list of roles, such as {name: ps, count: 1}")
+    values.check_once([role.name for role in found], "name", "there is a second role {!r}")
+    return found
 
 
 def parse_role_option(text: str) -> Role:
@@ -92,35 +89,26 @@ def role_problems(job: Job) -> list[Problem]:
 
 
 def _role(entry: object) -> Role:
+    if isinstance(entry, Role):
+        return entry
     if not isinstance(entry, Mapping):
         raise wrong(f"expected a role such as {{name: ps, count: 1}}, got {shown(entry)}")
-    problems = [unknown_field(str(name), _FIELDS) for name in entry if name not in _FIELDS]
+    problems = Problems(unknown_field(str(name), _FIELDS) for name in entry if name not in _FIELDS)
     made: dict[str, Any] = {}
     for name, convert in (("name", _name), ("count", _count), ("serves", values.truth)):
-        try:
-            if entry.get(name) is not None or name == "name":
-                made[name] = convert(entry.get(name))
-        except FieldError as error:
-            problems += [problem.under(name) for problem in error.problems]
-    try:
+        with problems.at(name):
+            if entry.get(name) is not None:
+                made[name] = convert(entry[name])
+            elif name == "name":
+                _name("")  # which says what it has to be
+    with problems.at():
         if any(entry.get(kind) is not None for kind in KINDS):
             command = command_from_forms(entry)
             made |= {"kind": command.kind, "words": command.words}
         elif entry.get("args") is not None:
             made["words"] = values.words(entry["args"])
-    except FieldError as error:
-        problems += error.problems
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return Role(**{"serves": made["name"] in _SERVING, **made})
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise wrong(
-            "expected 1 to 32 letters, digits, '-' or '_', beginning with a letter, such as worker, got " + shown(value)
-        )
-    return str(value)
 
 
 def _count(value: object) -> int:

@@ -1,21 +1,26 @@
-"""Objects whose fields are known by name: checked as a whole, with every problem at once. Knows no field itself.
+"""What is checked as a whole, with every problem at once. Knows no field itself.
 
-    {"id": Need(values.text), "path": values.text, "mount": {...}, "env": [{...}]}
+    class Timing(Checked, frozen=True, kw_only=True):                       petctl's own: a struct
+        name: str = ""                                                      as its type says
+        grace: Annotated[float, Form(parse_duration, format_duration)] = 30.0
 
-A field holds a value (a function that converts it), an object, or a list of objects; `Need`: it must be there.
-`convert_fields` does the same for a struct that checks itself.
+    {"id": Need(values.text), "path": values.text, "env": [{...}]}          other systems' files: a shape
+
+A field of a shape holds a value (a function that converts it), an object, or a list of objects; `Need`: it must be
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, Union
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from petctl.job.spec import values
-from petctl.job.spec.problems import FieldError, Problem, shown, unknown_field, wrong
+from petctl.job.spec.problems import FieldError, Problem, Problems, shown, unknown_field, wrong
 
 Convert = Callable[[object], object]
 Holds = Union[Convert, "Shape", "list[Shape]"]
@@ -30,79 +35,126 @@ class Need(NamedTuple):
 Shape = Mapping[str, Union[Holds, Need]]
 
 
-def take(shape: Shape, value: object) -> dict[str, Any]:
-    """The fields that are there, converted; FieldError with every problem."""
-    taken, problems = examine(shape, value)
-    if problems:
-        raise FieldError(problems)
-    return taken
-
-
 def examine(
     shape: Shape, value: object, ignored: Collection[str] = (), keep_none: bool = False
-) -> tuple[dict[str, Any], list[Problem]]:
+) -> tuple[dict[str, Any], Problems]:
     """The fields that are right, and what is wrong with the others. A field without a value is not there, or None with
     `keep_none`."""
     if not isinstance(value, Mapping):
-        return {}, [Problem((), f"expected an object with {', '.join(shape)}, got {shown(value)}")]
-    problems = [unknown_field(str(name), shape) for name in value if name not in shape and name not in ignored]
+        return {}, Problems([Problem((), f"expected an object with {', '.join(shape)}, got {shown(value)}")])
+    problems = Problems(unknown_field(str(name), shape) for name in value if name not in shape and name not in ignored)
     taken: dict[str, Any] = {}
     for name, key in shape.items():
-        if value.get(name) is None:
-            if isinstance(key, Need):
-                problems.append(Problem((name,), "is missing"))
-            elif keep_none and name in value:
-                taken[name] = None
-            continue
-        try:
-            taken[name] = _held(key, value[name], keep_none)
-        except FieldError as error:
-            problems += [problem.under(name) for problem in error.problems]
+        if value.get(name) is not None:
+            with problems.at(name):
+                taken[name] = _held(_holds(key), value[name], keep_none)
+        elif isinstance(key, Need):
+            problems.append(Problem((name,), "is missing"))
+        elif keep_none and name in value:
+            taken[name] = None
     return taken, problems
+
+
+def take(shape: Shape, value: object, keep_none: bool = False) -> dict[str, Any]:
+    """The fields that are there, converted; FieldError with every problem."""
+    taken, problems = examine(shape, value, keep_none=keep_none)
+    problems.check()
+    return taken
 
 
 def whole(shape: Shape, taken: Mapping[str, Any] | None) -> dict[str, Any]:
     """The same object with every field there is; those that were not given are None."""
-    given = taken or {}
-    return {name: _whole(key, given.get(name)) for name, key in shape.items()}
+    return {name: _whole(_holds(key), (taken or {}).get(name)) for name, key in shape.items()}
 
 
-def _whole(key: Holds | Need, value: Any) -> Any:
-    holds = key.holds if isinstance(key, Need) else key
-    if value is None or not isinstance(holds, (Mapping, list)):
+def _whole(holds: Holds, value: Any) -> Any:
+    if value is None or callable(holds):
         return value
-    return whole(holds, value) if isinstance(holds, Mapping) else [whole(holds[0], item) for item in value]
+    return [whole(holds[0], item) for item in value] if isinstance(holds, list) else whole(holds, value)
 
 
-def _held(key: Holds | Need, value: object, keep_none: bool) -> object:
-    holds = key.holds if isinstance(key, Need) else key
-    if not isinstance(holds, (Mapping, list)):
+def _held(holds: Holds, value: object, keep_none: bool) -> object:
+    if callable(holds):
         return holds(value)
-    if isinstance(holds, Mapping):
-        taken, problems = examine(holds, value, keep_none=keep_none)
-        if problems:
-            raise FieldError(problems)
-        return taken
-    shape = holds[0]
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
-        raise wrong(f"expected a list of objects with {', '.join(shape)}, got {shown(value)}")
-    return [item for _, item in values.each(enumerate(value), lambda _, item: take(shape, item))]
+    if isinstance(holds, list):
+        return values.every(value, partial(take, holds[0]), f"a list of objects with {', '.join(holds[0])}")
+    return take(holds, value, keep_none)
 
 
-Converters = Mapping[str, Callable[[object], object]]
+def _holds(key: Holds | Need) -> Holds:
+    return key.holds if isinstance(key, Need) else key
+
+
+_BY_TYPE: dict[Any, Convert] = {
+    bool: values.truth,
+    str: values.text,
+    list[str]: values.words,
+    dict[str, Any]: values.mapping,
+}
+_TYPES = {bool: "true|false", int: "N", float: "NUMBER", str: "TEXT", list: "LIST", dict: "MAPPING"}
 _S = TypeVar("_S", bound=msgspec.Struct)
 
 
-def convert_fields(struct: msgspec.Struct, converters: Converters) -> list[Problem]:
-    """Replaces each field by its converted value; returns every problem instead of stopping at the first."""
-    problems: list[Problem] = []
-    for name, convert in converters.items():
-        try:
-            force_setattr(struct, name, convert(getattr(struct, name)))
-        except FieldError as error:
-            own = () if name == "command" else (name,)  # its problems name script, args and so on themselves
-            problems += [problem.under(*own) for problem in error.problems]
-    return problems
+class Form(NamedTuple):
+    """How a field of a struct is read, and written into a file, where its type does not say it."""
+
+    read: Convert
+    write: Callable[[Any], Any] = msgspec.to_builtins
+
+
+class Checked(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """A struct that converts what it is given, and is refused with all that is wrong; every field has a default."""
+
+    def __post_init__(self) -> None:
+        problems = Problems()
+        for name, form in _forms(type(self)).items():
+            try:  # not by `at`, which costs more than most fields: a sweep makes thousands of jobs
+                force_setattr(self, name, form.read(getattr(self, name)))
+            except FieldError as error:
+                problems.keep(error, *self.path_of(name))
+        if not problems:
+            problems += self.conflicts()
+        problems.check()
+
+    def conflicts(self) -> Iterable[Problem]:
+        """Says what is right in itself and wrong beside the rest."""
+        return ()
+
+    @staticmethod
+    def path_of(name: str) -> tuple[str, ...]:
+        """Where a field is in a file."""
+        return (name,)
+
+    def to_plain(self, default: Checked | None = None) -> dict[str, Any]:
+        """The fields that are not at their default, as a file has them."""
+        default = type(self)() if default is None else default
+        said = {name: (getattr(self, name), form.write) for name, form in _forms(type(self)).items()}
+        return {name: write(value) for name, (value, write) in said.items() if value != getattr(default, name)}
+
+
+@cache
+def _forms(kind: type[Checked]) -> dict[str, Form]:
+    types, hints = get_type_hints(kind), get_type_hints(kind, include_extras=True)
+    return {name: _form(types[name], getattr(hints[name], "__metadata__", ())) for name in kind.__struct_fields__}
+
+
+def _form(kind: Any, words: tuple[Any, ...]) -> Form:
+    own = [word for word in words if isinstance(word, Form)]
+    return own[0] if own else Form(_BY_TYPE[kind] if kind in _BY_TYPE else partial(_converted, kind))
+
+
+def _converted(kind: Any, value: object) -> Any:
+    """A value of a file or the command line, where every scalar is text, as this type."""
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError:
+        raise wrong(f"expected {type_word(kind)}, got {shown(value)}") from None
+
+
+def type_word(kind: Any) -> str:
+    """A type for people: N, TEXT, LIST."""
+    types = [get_origin(one) or one for one in (get_args(kind) if type(None) in get_args(kind) else (kind,))]
+    return next((_TYPES[one] for one in types if one in _TYPES), "VALUE")
 
 
 def struct_from(kind: type[_S], value: object) -> _S:
@@ -112,11 +164,8 @@ def struct_from(kind: type[_S], value: object) -> _S:
     known = kind.__struct_fields__
     if not isinstance(value, Mapping):
         raise wrong(f"expected a mapping with {', '.join(known)}, got {shown(value)}")
-    problems = [unknown_field(str(name), known) for name in value if name not in known]
-    try:
+    problems = Problems(unknown_field(str(name), known) for name in value if name not in known)
+    with problems.at():
         made = kind(**{name: value[name] for name in known if value.get(name) is not None})
-    except FieldError as error:
-        raise FieldError([*problems, *error.problems]) from None
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return made

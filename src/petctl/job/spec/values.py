@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from petctl.job.spec.document import Bare
-from petctl.job.spec.problems import FieldError, Problem, did_you_mean, shown, wrong
+from petctl.job.spec.problems import FieldError, Problem, Problems, did_you_mean, shown, wrong
 
-_K = TypeVar("_K", str, int)
 _T = TypeVar("_T")
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}", re.ASCII)
 
 
@@ -54,14 +52,24 @@ def single_line(value: object) -> str:
     return line
 
 
-def job_name(value: object) -> str:
-    """A name that is fit for file names, DNS labels and command lines; empty: derived later from the command."""
-    name = text(value)
-    if name and not _NAME.fullmatch(name):
-        raise wrong(
-            "expected 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit, got " + shown(name)
-        )
-    return name
+def of_form(form: str, rule: str) -> Callable[[object], str]:
+    """Text of one form, a regular expression; `rule` says it in words."""
+    pattern = re.compile(form, re.ASCII)
+
+    def convert(value: object) -> str:
+        said = text(value)
+        if not pattern.fullmatch(said):
+            raise wrong(f"{rule}, got {shown(said)}")
+        return said
+
+    return convert
+
+
+job_name = of_form(
+    r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,63})?",
+    "expected 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit",
+)
+"""A name that is fit for file names, DNS labels and command lines; empty: derived later from the command."""
 
 
 def host(value: object) -> str:
@@ -148,21 +156,18 @@ def words(value: object) -> list[str]:
             return [text(word) for word in shlex.split(value)]
         except ValueError as error:
             raise wrong(f"cannot be split into words: {str(error).lower()}; write a list of words") from None
-    if not isinstance(value, Sequence) or isinstance(value, (bytes, bytearray)):
-        raise wrong(f"expected a list of words, got {shown(value)}")
-    return [word for _, word in each(enumerate(value), lambda _, word: text(word))]
+    return every(value, text, "a list of words")
 
 
 def module_names(value: object) -> list[str]:
     """Names of Python modules."""
 
-    def module(_: int, word: object) -> str:
-        name = text(word)
+    def module(name: str) -> str:
         if not all(part.isidentifier() for part in name.split(".")):
             raise wrong(f"expected the name of a Python module, such as torch.nn, got {shown(name)}")
         return name
 
-    return [name for _, name in each(enumerate(words(value)), module)]
+    return every(words(value), module)
 
 
 class Names(NamedTuple):
@@ -182,15 +187,17 @@ LABEL_NAMES = Names(re.compile(r"\S(?:.*\S)?"), "a label's name is one line of t
 def text_mapping(names: Names, convert_value: Callable[[object], str]) -> Callable[[object], dict[str, str]]:
     """A mapping of names to text; reports every bad entry."""
 
-    def entry(name: object, value: object) -> str:
-        if not isinstance(name, str) or not names.form.fullmatch(name):
-            raise FieldError([Problem((), names.rule, at_name=True)])
-        return convert_value(value)
-
     def convert(entries: object) -> dict[str, str]:
         if not isinstance(entries, Mapping):
             raise wrong(f"expected a mapping of names to text, got {shown(entries)}")
-        return dict(each(entries.items(), entry))
+        found, problems = dict[str, str](), Problems()
+        for name, value in entries.items():
+            with problems.at(name):
+                if not isinstance(name, str) or not names.form.fullmatch(name):
+                    raise FieldError([Problem((), names.rule, at_name=True)])
+                found[name] = convert_value(value)
+        problems.check()
+        return found
 
     return convert
 
@@ -204,9 +211,7 @@ def mapping(value: object) -> dict[str, Any]:
 
 def mappings(value: object) -> list[dict[str, Any]]:
     """A list of such."""
-    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
-        raise wrong(f"expected a list of mappings, got {shown(value)}")
-    return [item for _, item in each(enumerate(value), lambda _, item: mapping(item))]
+    return every(value, mapping, "a list of mappings")
 
 
 def _typed(value: object) -> Any:
@@ -228,15 +233,19 @@ def secret_name(value: object) -> str:
     return str(value)
 
 
-def each(entries: Iterable[tuple[_K, object]], convert: Callable[[_K, object], _T]) -> list[tuple[_K, _T]]:
-    """Every entry converted, or all of their problems together."""
-    done: list[tuple[_K, _T]] = []
-    problems: list[Problem] = []
-    for key, value in entries:
-        try:
-            done.append((key, convert(key, value)))
-        except FieldError as error:
-            problems += [problem.under(key) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+def every(value: object, convert: Callable[[Any], _T], expected: str = "a list") -> list[_T]:
+    """Every entry of a list converted, or all of their problems together."""
+    if not isinstance(value, Sequence) or isinstance(value, (str, bytes, bytearray)):
+        raise wrong(f"expected {expected}, got {shown(value)}")
+    done, problems = list[_T](), Problems()
+    for position, item in enumerate(value):
+        with problems.at(position):
+            done.append(convert(item))
+    problems.check()
     return done
+
+
+def check_once(texts: Sequence[str], field: str, sentence: str) -> None:
+    """Refuses a text that entries of a list have twice in this field."""
+    twice = [number for number, text in enumerate(texts) if text in texts[:number]]
+    Problems(Problem((number, field), sentence.format(texts[number])) for number in twice).check()

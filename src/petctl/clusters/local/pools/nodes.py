@@ -15,6 +15,7 @@ import sqlite3
 import subprocess
 import time
 from contextlib import closing, contextmanager, suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -32,20 +33,8 @@ from petctl.clusters.local.pools.model import (
 from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, find_spec
 from petctl.clusters.local.processes import boot_id
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS nodes (
-    number INTEGER PRIMARY KEY,
-    state TEXT NOT NULL,
-    since REAL NOT NULL,
-    leaving INTEGER NOT NULL,
-    job TEXT NOT NULL,
-    member INTEGER NOT NULL,
-    reason TEXT NOT NULL,
-    attempts INTEGER NOT NULL,
-    boot TEXT NOT NULL
-)
-"""
-_COLUMNS = "number, state, since, leaving, job, member, reason, attempts, boot"
+_COLUMNS = ", ".join(Node.__dataclass_fields__)
+_PLACES = ", ".join("?" for _ in Node.__dataclass_fields__)
 
 
 def capacity_of(home: Path, name: str) -> Optional[Fleet]:
@@ -69,18 +58,18 @@ class Fleet:
         if self._spec is None:
             return 0
         before, claims = read_nodes(database), _claims(database)
-        self.nodes = settle(self._spec.size, before, claims, self._clock(), self._spec.prepares, boot_id())
+        self.nodes = self._settled(self._spec, before, claims)
         self._removed |= {node.number for node in before} - {node.number for node in self.nodes}
         write_nodes(database, before, self.nodes)
-        return sum(node.state == READY for node in self.nodes)
+        return _ready(self.nodes)
 
     def expected(self) -> int:
         """What `total` would say now; changes nothing."""
         spec, here, claims = _as_they_are(self.directory.home, self.directory.name)
-        if spec is None:
-            return 0
-        nodes = settle(spec.size, here, claims, self._clock(), spec.prepares, boot_id())
-        return sum(node.state == READY for node in nodes)
+        return 0 if spec is None else _ready(self._settled(spec, here, claims))
+
+    def _settled(self, spec: FleetSpec, here: Sequence[Node], claims: Sequence[Claim]) -> List[Node]:
+        return settle(spec.size, here, claims, self._clock(), spec.prepares, boot_id())
 
     def committed(self) -> None:
         """What the transaction has decided is carried out."""
@@ -118,7 +107,7 @@ def looked(home: Path, name: str) -> Iterator[sqlite3.Connection]:
 
 def read_nodes(database: sqlite3.Connection) -> List[Node]:
     """All nodes, by number."""
-    database.execute(_SCHEMA)
+    database.execute(f"CREATE TABLE IF NOT EXISTS nodes ({_COLUMNS}, PRIMARY KEY (number))")
     return _nodes(database)
 
 
@@ -133,12 +122,8 @@ def write_nodes(database: sqlite3.Connection, before: Sequence[Node], after: Seq
     gone = set(old) - {node.number for node in after}
     database.executemany("DELETE FROM nodes WHERE number = ?", [(number,) for number in gone])
     database.executemany(
-        f"INSERT OR REPLACE INTO nodes ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (n.number, n.state, n.since, int(n.leaving), n.job, n.member, n.reason, n.attempts, n.boot)
-            for n in after
-            if old.get(n.number) != n
-        ],
+        f"INSERT OR REPLACE INTO nodes ({_COLUMNS}) VALUES ({_PLACES})",
+        [astuple(node) for node in after if old.get(node.number) != node],
     )
 
 
@@ -150,6 +135,10 @@ def prepared(database: sqlite3.Connection, number: int, reason: str, now: float)
         (state, reason, now, boot_id(), number, PREPARING),
     )
     return cursor.rowcount > 0
+
+
+def _ready(nodes: Sequence[Node]) -> int:
+    return sum(node.state == READY for node in nodes)
 
 
 def counted(nodes: Sequence[Node]) -> Dict[str, int]:

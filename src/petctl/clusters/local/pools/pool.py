@@ -23,18 +23,10 @@ from typing import Any
 from petctl import text
 from petctl.clusters.base import AlreadyExists
 from petctl.clusters.local.pools import mounts, setup
+from petctl.clusters.local.pools.description import sized, spec_from
 from petctl.clusters.local.pools.model import PREPARING, READY, UNUSABLE, Node
 from petctl.clusters.local.pools.nodes import counted, looked, read_nodes, write_nodes
-from petctl.clusters.local.pools.spec import (
-    FleetDirectory,
-    FleetSpec,
-    find_spec,
-    fleet_names,
-    read_spec,
-    sized,
-    spec_from,
-    write_spec,
-)
+from petctl.clusters.local.pools.spec import FleetDirectory, FleetSpec, find_spec, fleet_names, read_spec, write_spec
 from petctl.clusters.local.queue.queue import look
 from petctl.config.settings import cluster_settings
 from petctl.errors import NotFound, UsageError
@@ -79,11 +71,7 @@ def names(home: Path) -> list[str]:
 
 def read(home: Path, name: str) -> dict[str, Any]:
     """A cluster as it is now."""
-    spec = read_spec(home, name)
-    look(home, name)
-    with looked(home, name) as database:
-        here = read_nodes(database)
-        claims = database.execute("SELECT job, granted FROM claims ORDER BY priority DESC, place").fetchall()
+    spec, here, claims = _look(home, name)
     return _view(home, spec, here, claims)
 
 
@@ -98,28 +86,17 @@ def read_all(home: Path) -> list[dict[str, Any]]:
 
 def nodes(home: Path, name: str) -> list[dict[str, Any]]:
     """Its nodes, with the jobs that have them."""
-    spec = read_spec(home, name)
-    look(home, name)
-    with looked(home, name) as database:
-        here = read_nodes(database)
+    spec, here, _ = _look(home, name)
     return [_row(FleetDirectory(home, name), spec, node) for node in here]
 
 
-def change(
-    home: Path,
-    name: str,
-    *,
-    nodes: int | None = None,
-    min: int | None = None,  # noqa: A002  the words of the command line
-    max: int | None = None,  # noqa: A002
-    deallocation: str | None = None,
-    idle_time: float | None = None,
-) -> dict[str, Any]:
-    """Another size: a number of nodes, or bounds for auto-scale. Unusable nodes that stay are prepared again."""
+def change(home: Path, name: str, **size: Any) -> dict[str, Any]:
+    """Another size (`description.SIZE`): a number of nodes, or bounds for auto-scale. Unusable nodes that stay are
+    prepared again."""
     read_spec(home, name)
     directory, now = FleetDirectory(home, name), time.time()
     with looked(home, name) as database:  # the description is changed under the same lock as the nodes
-        spec = sized(read_spec(home, name), nodes, min, max, deallocation, idle_time)
+        spec = sized(read_spec(home, name), **size)
         write_spec(directory, replace(spec, changed=now))
         here = read_nodes(database)
         write_nodes(database, here, [_fresh(directory, spec, n) if n.state == UNUSABLE else n for n in here])
@@ -164,6 +141,15 @@ def delete(home: Path, name: str, force: bool = False) -> None:
     hidden = FleetDirectory(home, f".new-{secrets.token_hex(6)}")
     directory.path.rename(hidden.path)  # out of sight in one step
     _remove(hidden)
+
+
+def _look(home: Path, name: str) -> tuple[FleetSpec, list[Node], list[tuple[str, int]]]:
+    """What it is to be, its nodes and the jobs with what each was granted, once all that is due was done."""
+    spec = read_spec(home, name)
+    look(home, name)
+    with looked(home, name) as database:
+        claims = database.execute("SELECT job, granted FROM claims ORDER BY priority DESC, place").fetchall()
+        return spec, read_nodes(database), claims
 
 
 def mount_root(home: Path, name: str) -> Path:

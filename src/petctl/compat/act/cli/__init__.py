@@ -2,7 +2,7 @@
 lines out.
 
     verbs.py       which verbs there are, and the first page of help; imports nothing
-    entry.py       from the shell's words to the exit code; a.py is the same under the other name
+    a.py           the same under its other name
     flags.py       the flags, which stand before the verb or right behind it; what they say together
     flag_hints.py   flags of act's own that were written among a command's words
     code.py        init, initi, initc, initic
@@ -17,11 +17,20 @@ Only installed when asked for: `petctl compat install act`. Nothing is imported 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from click import Command
 
 
-def main(words: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command line of `act` and exits with its code."""
-    from petctl.compat.act.cli.entry import start
+def main(words: Sequence[str] | None = None, program: str = "act") -> NoReturn:
+    """Runs one command line of `act`, under the name that was typed, and exits with its code."""
+    from petctl.compat.act.cli.verbs import overview
+    from petctl.compat.batchai.cli.verbs import start
 
-    start("act", words)
+    def root() -> Command:
+        from petctl.compat.act.cli import flags
+
+        return flags.root(program)
+
+    start(program, words, overview, root)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from petctl.compat.act.cli.entry import start
+from petctl.compat.act.cli import main
 
 if __name__ == "__main__":
-    start("a", None)
+    main(program="a")

@@ -24,7 +24,7 @@ from petctl.compat.act.config.keys import KEYS
 from petctl.config.settings import cluster_settings, resource_settings
 from petctl.errors import UsageError
 from petctl.home import petctl_home
-from petctl.job.spec.shape import examine
+from petctl.job.spec.shape import take
 from petctl.kinds import DEFAULT, is_kind
 
 FOLDER_OF_FILES = Path("aux_data", "aml")
@@ -140,10 +140,7 @@ def _config(file: Path | None, cluster: str | None, overrides: Mapping[str, obje
 
     said = with_bases(file, KEYS) if file else {}
     if overrides:
-        more, problems = examine({name: key for name, key in KEYS.items() if name != BASE}, overrides, keep_none=True)
-        if problems:
-            raise UsageError("\n".join(map(str, problems)))
-        said = over(said, more)
+        said = over(said, take({name: key for name, key in KEYS.items() if name != BASE}, overrides, keep_none=True))
     said = {name: value for name, value in said.items() if value is not None}
     name = cluster or (file.resolve().stem if file else DEFAULT_FILE.stem)
     return Making(said, file, name).config(cluster)

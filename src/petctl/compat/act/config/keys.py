@@ -14,9 +14,9 @@ from petctl.compat.act.config.accounts import Hidden
 from petctl.compat.act.config.documents import BASE
 from petctl.job.spec import values
 from petctl.job.spec.folders import folder_mode, folder_name
-from petctl.job.spec.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.problems import FieldError, Problem, Problems, shown, wrong
 from petctl.job.spec.retries import retry_on
-from petctl.job.spec.shape import Shape, examine
+from petctl.job.spec.shape import Shape, take
 
 CODE = "code_path"
 FOLDER = "_folder"
@@ -71,7 +71,7 @@ def _numbers(value: object) -> list[int]:
         value = [value]
     if not value:
         raise wrong("expected numbers of GPUs, such as [8, 4, 16]; the first is where it starts")
-    return [number for _, number in values.each(enumerate(value), lambda _, one: values.whole(1)(one))]
+    return values.every(value, values.whole(1))
 
 
 def _env(value: object) -> dict[str, str | None]:
@@ -100,17 +100,14 @@ def _entry(value: object) -> dict[str, Any]:
     """Where the code or a folder is: only its path, or more of it."""
     if isinstance(value, str):
         return {"path": _path(value)}
-    found, problems = examine(ENTRY, value, keep_none=True)
-    if problems:
-        raise FieldError(problems)
-    return found
+    return take(ENTRY, value, keep_none=True)
 
 
 def _config_param(value: object) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    problems: list[Problem] = []
+    problems = Problems()
     for key, item in _mapping(value).items():
-        try:
+        with problems.at(key):
             name = key.removesuffix(FOLDER)
             if key != CODE and (name == key or not name):
                 sentence = f"expected {CODE} or NAME{FOLDER}, such as data{FOLDER} for the folder data"
@@ -118,10 +115,7 @@ def _config_param(value: object) -> dict[str, Any]:
             if key != CODE:
                 folder_name(name)
             found[key] = None if item is None else _entry(item)
-        except FieldError as error:
-            problems += [problem.under(key) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return found
 
 

@@ -1,10 +1,10 @@
 """What every verb of a front end has: its common options, how its answer is printed, what it says beside it.
 
-    @leaf(group, "show", "batchai job show -n mnist", row=job_row)
-    @options.addressed("jobs", "-n", "--name")
-    def show(address: Address) -> object: ...          the answer; NOTHING prints nothing
+    @leaf(group, "exists -n recipes")
+    @option("-n, --name NAME", "The resource group.")
+    def exists(name: str) -> object: ...               the answer; NOTHING prints nothing
 
-`run` is a front end from the shell's words to the exit code; `VerbGroup` finds a verb's file when it is typed.
+`VerbGroup` finds a verb's file when it is typed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from click.core import ParameterSource
@@ -22,6 +22,9 @@ from click.core import ParameterSource
 from petctl.compat.batchai.cli.printing import FORMATS, Row, print_answer
 from petctl.console.commands import examples
 from petctl.errors import UsageError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 NOTHING = object()
 MANY = ("--ids", "--tags")
@@ -66,20 +69,72 @@ class VerbGroup(click.Group):
         raise click.UsageError(f"unknown command {word!r}.{advice}", ctx)
 
 
-def group(name: str, help: str, parent: click.Group | None = None) -> click.Group:  # noqa: A002  click's own word
-    """A plain group of verbs that are in the same file."""
-    made = click.Group(name, help=help, context_settings=CONTEXT)
-    if parent is not None:
+class Verbs(click.Group):
+    """A group of verbs that are in the same file; `words`: how one gets to it, `row`: how its answers are a table."""
+
+    words: str
+    row: Row | None
+
+
+def group(name: str, help: str, parent: Verbs | str = "batchai", row: Row | None = None) -> Verbs:  # noqa: A002
+    """Makes one, below another or a program."""
+    made = Verbs(name, help=help, context_settings=CONTEXT)
+    made.words, made.row = f"{parent if isinstance(parent, str) else parent.words} {name}", row
+    if not isinstance(parent, str):
         parent.add_command(made)
     return made
 
 
-def leaf(parent: click.Group | None, name: str, *lines: str, row: Row | None = None) -> Callable[[Function], Any]:
-    """A verb: the function's own options and the common ones; what it gives is printed."""
+def option(
+    words: str,
+    help: str,  # noqa: A002  click's own word
+    variable: str = "",
+    names: str = "",
+    **more: Any,
+) -> Callable[[Function], Function]:
+    """An option in the words of its help: "-t, --target N" has a value, "--no-wait" has none; a word in small letters
+    is what the function calls it. `variable`: of the environment, which may say it too; `names`: the kind of resource
+    whose names a shell completes."""
+    if variable:
+        more = {"default": "", "envvar": variable, **more}
+    if names:
+        more["shell_complete"] = functools.partial(_complete, names)
+    said = words.replace(",", " ").split()
+    declared = [word for word in said if word.startswith("-") or word.islower()]
+    if len(declared) < len(said):
+        more["metavar"] = said[-1]
+    elif "type" not in more:
+        more["is_flag"] = True
+    return click.option(*declared, help=help, **more)
+
+
+def _complete(kind: str, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of resources for the shell; silent on any error: the user is typing."""
+    from click.shell_completion import CompletionItem
+
+    try:
+        from petctl.compat.batchai.service.names import DEFAULT, KINDS, Address
+        from petctl.compat.batchai.service.resource_store import Tree
+        from petctl.compat.batchai.service.resources import trail_of
+        from petctl.home import petctl_home
+
+        group, workspace, job_in = (ctx.params.get(name) or DEFAULT for name in ("group", "workspace", "experiment"))
+        trail = trail_of("jobs", Address(group, workspace, job_in, "-"))[: len(KINDS[kind].path)]
+        found = Tree(petctl_home()).names(trail, kind)
+    except Exception:
+        return []
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]
+
+
+def leaf(parent: Verbs | str, *lines: str, row: Row | None = None) -> Callable[[Function], Any]:
+    """A verb of a group or program, named as its first example begins: the function's own options and the common ones;
+    what it gives is printed."""
+    program = parent if isinstance(parent, str) else parent.words
+    as_row = row or (None if isinstance(parent, str) else parent.row)
 
     def decorate(function: Function) -> click.Command:
         @functools.wraps(function)
-        def run(
+        def answered(
             output: str,
             query: str | None,
             subscription: str | None,
@@ -95,16 +150,18 @@ def leaf(parent: click.Group | None, name: str, *lines: str, row: Row | None = N
             if isinstance(answer, Exit):
                 return int(answer)
             if answer is not NOTHING:
-                print_answer(answer, output, query, row)
+                print_answer(answer, output, query, as_row)
             return 0
 
         own = getattr(function, "__click_params__", [])
+        run: Function = answered
         run.__click_params__ = []  # type: ignore[attr-defined]  # the common ones come last in help
-        for option in reversed(_COMMON):
-            run = option(run)
+        for common in reversed(_COMMON):
+            run = common(run)
         run.__click_params__ += own  # type: ignore[attr-defined]
-        command = click.command(name, epilog=examples(*lines) if lines else None, context_settings=CONTEXT)(run)
-        if parent is not None:
+        epilog = examples(*(f"{program} {line}" for line in lines))
+        command = click.command(lines[0].split()[0], epilog=epilog, context_settings=CONTEXT)(run)
+        if not isinstance(parent, str):
             parent.add_command(command)
         return command
 
@@ -112,14 +169,12 @@ def leaf(parent: click.Group | None, name: str, *lines: str, row: Row | None = N
 
 
 _COMMON = (
-    click.option(
-        "-o", "--output", type=click.Choice(FORMATS), default="json", show_default=True, help="How to print it."
-    ),
-    click.option("--query", metavar="JMESPATH", help="Print only what this finds in the answer."),
-    click.option("--subscription", cls=IdleOption, metavar="ID", help="Accepted; there is none here."),
-    click.option("--verbose", is_flag=True, help="Say on stderr what is done, in petctl's own words."),
-    click.option("--debug", is_flag=True, help="The same."),
-    click.option("--only-show-errors", is_flag=True, help="No remarks on stderr."),
+    option("-o, --output", "How to print it.", type=click.Choice(FORMATS), default="json", show_default=True),
+    option("--query JMESPATH", "Print only what this finds in the answer."),
+    option("--subscription ID", "Accepted; there is none here.", cls=IdleOption),
+    option("--verbose", "Say on stderr what is done, in petctl's own words."),
+    option("--debug", "The same."),
+    option("--only-show-errors", "No remarks on stderr."),
 )
 
 
@@ -160,18 +215,6 @@ def confirm(question: str, yes: bool) -> None:
         return
     if not click.confirm(question, err=True):
         raise UsageError("nothing was done; use -y to skip the question")
-
-
-def run(program: str, root: click.Command, words: Sequence[str] | None = None) -> NoReturn:
-    """A whole front end: one command line, then the exit code."""
-    from petctl.cli.failures import run_to_exit_code
-
-    given = list(sys.argv[1:] if words is None else words)
-    try:
-        code = run_to_exit_code(spread(given), root, program)
-    except KeyboardInterrupt:
-        code = 130
-    sys.exit(code)
 
 
 def spread(words: Sequence[str]) -> list[str]:

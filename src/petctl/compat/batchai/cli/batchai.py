@@ -1,12 +1,11 @@
-"""The entry of `batchai`: the verbs and flags of `az batchai`, with petctl underneath."""
+"""The entry of `batchai`: the verbs and flags of `az batchai`, with petctl underneath. And of the `az` stand-in."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from petctl.compat.batchai.cli.verbs import BATCHAI, OWN, answer_at_once, overview
+from petctl.compat.batchai.cli.verbs import BATCHAI, OWN, overview, start
 
 if TYPE_CHECKING:
     import click
@@ -14,24 +13,26 @@ if TYPE_CHECKING:
     batchai: click.Group
 
 
-def main(words: Sequence[str] | None = None) -> NoReturn:
-    """Runs one command line of `batchai` and exits with its code."""
-    start("batchai", words)
+def main(words: Sequence[str] | None = None, program: str = "batchai") -> NoReturn:
+    """Runs one command line of `batchai`, or `az`, and exits with its code."""
 
+    def root() -> click.Command:
+        from petctl.compat.batchai.cli.base_command import VerbGroup
 
-def start(program: str, words: Sequence[str] | None) -> NoReturn:
-    """A front end: help and version at once, the rest by click."""
-    given = list(sys.argv[1:] if words is None else words)
-    answer_at_once(program, given, overview)
-    from petctl.compat.batchai.cli.base_command import VerbGroup, run
+        beyond = f"'{program} --help' lists the commands."
+        if program == "az":
+            beyond = (
+                "This az is petctl's stand-in and covers only what a recipe of Batch AI types (az --help). "
+                "For the real one: pip install azure-cli, and remove this one: petctl compat uninstall az"
+            )
+        return VerbGroup(program, verbs=OWN[program], beyond=beyond, help="See overview.")
 
-    beyond = f"'{program} --help' lists the commands."
-    if program == "az":
-        beyond = (
-            "This az is petctl's stand-in and covers only what a recipe of Batch AI types (az --help). "
-            "For the real one: pip install azure-cli, and remove this one: petctl compat uninstall az"
-        )
-    run(program, VerbGroup(program, verbs=OWN[program], beyond=beyond, help="See overview."), given)
+    def spread(words: Sequence[str]) -> list[str]:
+        from petctl.compat.batchai.cli import base_command
+
+        return base_command.spread(words)
+
+    start(program, words, overview, root, spread)
 
 
 def __getattr__(name: str) -> object:

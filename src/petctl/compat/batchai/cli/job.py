@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from petctl.compat.batchai.cli import options
-from petctl.compat.batchai.cli.base_command import NOTHING, Exit, IdleOption, confirm, detail, leaf, say
+from petctl.compat.batchai.cli.base_command import NOTHING, Exit, IdleOption, confirm, detail, option, say
 from petctl.compat.batchai.cli.job_files import add_job_files
 from petctl.compat.batchai.cli.nodes import add_job_nodes
 from petctl.compat.batchai.cli.printing import columns
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from petctl.job.spec import Job
     from petctl.job.spec.job import Prepared
 
-cluster_option = click.option(
-    "-c",
-    "--cluster",
-    metavar="NAME",
-    help="Of the workspace, by name or id; or any cluster that petctl knows. Else as the file says, else local.",
-    shell_complete=options.complete("clusters"),
+cluster_option = option(
+    "-c, --cluster NAME",
+    "Of the workspace, by name or id; or any cluster that petctl knows. Else as the file says, else local.",
+    names="clusters",
 )
 start_options = options.together(
-    click.option("--no-container", is_flag=True, help="Run without a container, even if the job file has an image."),
-    click.option("--dry-run", is_flag=True, help="Only print what would be started."),
+    option("--no-container", "Run without a container, even if the job file has an image."),
+    option("--dry-run", "Only print what would be started."),
 )
 
 
@@ -45,18 +43,9 @@ def _shown(address: Address) -> object:
 JOB = Resource(
     "jobs",
     "Jobs: from a job file, in an experiment, on a cluster.",
-    ("-n", "--name"),
     columns(
-        {
-            "Name": "name",
-            "Cluster": "cluster.id/-1",
-            "Cluster RG": "cluster.resourceGroup",
-            "Cluster Workspace": "cluster.id/8",
-            "Tool": "toolType",
-            "Nodes": "nodeCount",
-            "State": "executionState",
-            "Exit code": "executionInfo.exitCode",
-        }
+        "Name name, Cluster cluster.id/-1, Cluster RG cluster.resourceGroup, Cluster Workspace cluster.id/8, "
+        "Tool toolType, Nodes nodeCount, State executionState, Exit code executionInfo.exitCode"
     ),
     _shown,
     "-n mnist",
@@ -68,17 +57,15 @@ add_job_files(job)
 add_job_nodes(job)
 
 
-@leaf(
+@options.verb(
     job,
-    "create",
-    "batchai job create -n mnist -c nc6 -g recipes -w lab -e chainer -f job.json --storage-account-name mystorage",
-    "batchai job create -n mnist -f job.json                    everything that is not named: default, and made",
-    "batchai job create -n mnist -f job.json --dry-run",
-    row=JOB.row,
+    "create -n mnist -c nc6 -g recipes -w lab -e chainer -f job.json --storage-account-name mystorage",
+    "create -n mnist -f job.json                    everything that is not named: default, and made",
+    "create -n mnist -f job.json --dry-run",
+    given=True,
 )
-@options.addressed("jobs", *JOB.flags, given=True)
 @cluster_option
-@click.option("-f", "--config-file", required=True, metavar="FILE", help="The job file.")
+@option("-f, --config-file FILE", "The job file.", required=True)
 @options.storage_options
 @start_options
 @options.no_wait_option
@@ -121,15 +108,10 @@ def create(
     return _submitted(given, address, target, job, reading.secrets, dry_run)
 
 
-@leaf(
-    job,
-    "resubmit",
-    "batchai job resubmit -n mnist                             as mnist-2",
-    "batchai job resubmit -n mnist --new-name again -c k8s",
-    row=JOB.row,
+@options.verb(
+    job, "resubmit -n mnist                             as mnist-2", "resubmit -n mnist --new-name again -c k8s"
 )
-@options.addressed("jobs", *JOB.flags)
-@click.option("--new-name", metavar="NAME", help="Name of the new job; default: the old one with a number.")
+@option("--new-name NAME", "Name of the new job; default: the old one with a number.")
 @cluster_option
 @start_options
 def resubmit(address: Address, new_name: str | None, cluster: str | None, no_container: bool, dry_run: bool) -> object:
@@ -150,11 +132,8 @@ def resubmit(address: Address, new_name: str | None, cluster: str | None, no_con
     return _submitted(new, new, target, job, {}, dry_run)
 
 
-@leaf(job, "wait", "batchai job wait -n mnist")
-@options.addressed("jobs", *JOB.flags)
-@click.option(
-    "--interval", cls=IdleOption, type=float, metavar="SECONDS", help="Accepted; a change is told when it happens."
-)
+@options.verb(job, "wait -n mnist")
+@option("--interval SECONDS", "Accepted; a change is told when it happens.", cls=IdleOption, type=float)
 def wait(address: Address, interval: float | None) -> object:
     """Wait for a job to end, say every change of its state, exit with its exit code."""
     from petctl.compat.batchai.service.job_state import watch_states
@@ -166,8 +145,7 @@ def wait(address: Address, interval: float | None) -> object:
     return Exit(failed if seen["exit_code"] is None else seen["exit_code"])
 
 
-@leaf(job, "terminate", "batchai job terminate -n mnist -y")
-@options.addressed("jobs", *JOB.flags, ids=True)
+@options.verb(job, "terminate -n mnist -y", ids=True)
 @options.yes_option
 @options.no_wait_option
 def terminate(address: Address, yes: bool, no_wait: bool) -> object:

@@ -1,4 +1,4 @@
-"""batchai job file: list what is in a job's directories, stream one file while it is written."""
+"""file: list what is in a job's directories, stream one file while it is written."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from petctl.compat.batchai.cli import options
-from petctl.compat.batchai.cli.base_command import NOTHING, detail, group, leaf, say, say_idle, was_given
+from petctl.compat.batchai.cli.base_command import NOTHING, Verbs, detail, group, option, say, say_idle, was_given
 from petctl.compat.batchai.cli.resources import FILE_ROW
 
 if TYPE_CHECKING:
@@ -21,25 +19,19 @@ if TYPE_CHECKING:
 
 ASK_EVERY = 1.0
 
-directory_option = click.option(
-    "-d",
-    "--output-directory-id",
-    "directory",
+directory_option = option(
+    "-d, --output-directory-id directory ID",
+    "An output directory of the job file, or stdouterr.",
     default="stdouterr",
     show_default=True,
-    metavar="ID",
-    help="An output directory of the job file, or stdouterr.",
 )
 
 
-def add_job_files(job: click.Group) -> None:
+def add_job_files(job: Verbs) -> None:
     """`job file list` and `job file stream`."""
-    files = group("file", "Files of a job.", job)
+    files = group("file", "Files of a job.", job, FILE_ROW)
 
-    lines = ("batchai job file list -j mnist", "batchai job file list -j mnist -d MODEL -o table")
-
-    @leaf(files, "list", *lines, row=FILE_ROW)
-    @options.addressed("jobs", "-j", "--job")
+    @options.verb(files, "list -j mnist", "list -j mnist -d MODEL -o table")
     @directory_option
     @options.path_option
     @options.expiry_option
@@ -58,9 +50,8 @@ def add_job_files(job: click.Group) -> None:
         detail(f"{directory} is {place.location}")
         return list_stored(place, path, 60 * expiry)
 
-    @leaf(files, "stream", "batchai job file stream -j mnist -f stdout.txt")
-    @options.addressed("jobs", "-j", "--job")
-    @click.option("-f", "--file-name", required=True, metavar="NAME", help="The file; it may not be there yet.")
+    @options.verb(files, "stream -j mnist -f stdout.txt")
+    @option("-f, --file-name NAME", "The file; it may not be there yet.", required=True)
     @directory_option
     @options.path_option
     def stream(address: Address, file_name: str, directory: str, path: str) -> object:

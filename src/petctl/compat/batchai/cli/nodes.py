@@ -1,4 +1,4 @@
-"""batchai cluster node and job node: list, and exec: a command where a node's work is done, without ssh."""
+"""and job node: list, and exec: a command where a node's work is done, without ssh."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from petctl.compat.batchai.cli import options
-from petctl.compat.batchai.cli.base_command import Exit, IdleOption, group, leaf, say
+from petctl.compat.batchai.cli.base_command import Exit, IdleOption, Verbs, group, option, say
 from petctl.compat.batchai.cli.printing import columns
 from petctl.errors import NotFound, UsageError
 
@@ -22,32 +20,22 @@ if TYPE_CHECKING:
     Forward = Callable[[int, int], AbstractContextManager[int]]
 
 exec_options = options.together(
-    click.option("-n", "--node-id", metavar="NODE", help="Which node; else the first."),
-    click.option("--exec", "line", metavar="LINE", help="A shell line to run; else a shell."),
-    click.option("-L", "forwards", multiple=True, metavar="PORT:HOST:PORT", help="Forward a port meanwhile; several."),
-    click.option("-p", "--password", cls=IdleOption, metavar="TEXT", help="Accepted; no login is needed."),
-    click.option("-k", "--ssh-private-key", cls=IdleOption, metavar="FILE", help="Accepted; no login is needed."),
+    option("-n, --node-id NODE", "Which node; else the first."),
+    option("--exec line LINE", "A shell line to run; else a shell."),
+    option("-L forwards PORT:HOST:PORT", "Forward a port meanwhile; several.", multiple=True),
+    option("-p, --password TEXT", "Accepted; no login is needed.", cls=IdleOption),
+    option("-k, --ssh-private-key FILE", "Accepted; no login is needed.", cls=IdleOption),
 )
 
 
-_ROW = columns(
-    {
-        "ID": "nodeId",
-        "IP": "ipAddress",
-        "SSH Port": "port",
-        "State": "petctl.state",
-        "Job": "petctl.job",
-        "Reason": "petctl.reason",
-    }
-)
+_ROW = columns("ID nodeId, IP ipAddress, SSH Port port, State petctl.state, Job petctl.job, Reason petctl.reason")
 
 
-def add_cluster_nodes(cluster: click.Group) -> None:
+def add_cluster_nodes(cluster: Verbs) -> None:
     """`cluster node list` and `cluster node exec`."""
-    node = group("node", "Nodes of a cluster.", cluster)
+    node = group("node", "Nodes of a cluster.", cluster, _ROW)
 
-    @leaf(node, "list", "batchai cluster node list -c nc6 -g recipes -w lab -o table", row=_ROW)
-    @options.addressed("clusters", "-c", "--cluster")
+    @options.verb(node, "list -c nc6 -g recipes -w lab -o table")
     def list_(address: Address) -> object:
         """List the nodes with their states; there is no ssh, so no port."""
         from petctl.compat.batchai.service.clusters import cluster_nodes
@@ -57,8 +45,7 @@ def add_cluster_nodes(cluster: click.Group) -> None:
             for row in cluster_nodes(options.home(), address)
         ]
 
-    @leaf(node, "exec", "batchai cluster node exec -c nc6 -g recipes -w lab --exec 'ls $AZ_BATCHAI_MOUNT_ROOT'")
-    @options.addressed("clusters", "-c", "--cluster")
+    @options.verb(node, "exec -c nc6 -g recipes -w lab --exec 'ls $AZ_BATCHAI_MOUNT_ROOT'")
     @exec_options
     def exec_(address: Address, node_id: str | None, line: str | None, forwards: tuple[str, ...], **_: Any) -> object:
         """Run a command on a node: on this machine, with the cluster's mounts."""
@@ -85,12 +72,11 @@ def add_cluster_nodes(cluster: click.Group) -> None:
         return Exit(code if code >= 0 else 128 - code)
 
 
-def add_job_nodes(job: click.Group) -> None:
+def add_job_nodes(job: Verbs) -> None:
     """`job node list` and `job node exec`."""
-    node = group("node", "Nodes of a job.", job)
+    node = group("node", "Nodes of a job.", job, _ROW)
 
-    @leaf(node, "list", "batchai job node list -j mnist -o table", row=_ROW)
-    @options.addressed("jobs", "-j", "--job")
+    @options.verb(node, "list -j mnist -o table")
     def list_(address: Address) -> object:
         """List the nodes that the job has now."""
         from petctl.compat.batchai.service.jobs import handle_of
@@ -98,8 +84,7 @@ def add_job_nodes(job: click.Group) -> None:
         rows = handle_of(options.home(), address).status().nodes
         return [_node(row.name, row.address or None, state=row.state, reason=row.sentence or None) for row in rows]
 
-    @leaf(node, "exec", "batchai job node exec -j mnist --exec nvidia-smi")
-    @options.addressed("jobs", "-j", "--job")
+    @options.verb(node, "exec -j mnist --exec nvidia-smi")
     @exec_options
     def exec_(address: Address, node_id: str | None, line: str | None, forwards: tuple[str, ...], **_: Any) -> object:
         """Run a command where a node's workers run, with their environment."""

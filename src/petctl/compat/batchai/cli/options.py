@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from petctl.compat.batchai.cli.base_command import NOTHING, Function, IdleOption
+from petctl.compat.batchai.cli.base_command import NOTHING, Function, IdleOption, Verbs, leaf, option
 from petctl.compat.batchai.service.names import DEFAULT, KINDS, Address, parse_id
 from petctl.compat.batchai.service.resource_store import Trail, Tree
 from petctl.compat.batchai.service.resources import trail_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from click.shell_completion import CompletionItem
 
 
 Decorator = Callable[[Function], Function]
@@ -33,35 +31,13 @@ def home() -> Path:
     return petctl_home()
 
 
-def complete(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """Names of resources for the shell; silent on any error: the user is typing."""
-
-    def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        from click.shell_completion import CompletionItem
-
-        try:
-            group, workspace, experiment = (
-                ctx.params.get(name) or DEFAULT for name in ("group", "workspace", "experiment")
-            )
-            trail = trail_of("jobs", Address(group, workspace, experiment, "-"))[: len(KINDS[kind].path)]
-            found = Tree(home()).names(trail, kind)
-        except Exception:
-            return []
-        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
-
-    return names
-
-
 def _outer(flag: str, word: str, name: str) -> Decorator:
     """What a resource is in: named, else by the environment, else the default."""
-    return click.option(
-        flag,
-        f"--{word}",
-        name,
-        metavar="NAME",
+    return option(
+        f"{flag}, --{word} {name} NAME",
+        f"The {word.replace('-', ' ')}; else default.",
         envvar=f"AZURE_DEFAULTS_{name.upper()}",
-        help=f"The {word.replace('-', ' ')}; else default.",
-        shell_complete=complete(f"{name}s"),
+        names=f"{name}s",
     )
 
 
@@ -69,42 +45,36 @@ group_option = _outer("-g", "resource-group", "group")
 workspace_option = _outer("-w", "workspace", "workspace")
 experiment_option = _outer("-e", "experiment", "experiment")
 _OUTER = (group_option, workspace_option, experiment_option)
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-no_wait_option = click.option("--no-wait", is_flag=True, help="Do not wait for it to be done.")
-location_option = click.option(
-    "-l", "--location", cls=IdleOption, metavar="REGION", default="", help="Kept; everything is here."
-)
-expiry_option = click.option(
-    "--expiry", type=int, default=60, show_default=True, metavar="MINUTES", help="How long links into stores work."
-)
-path_option = click.option("-p", "--path", default=".", metavar="PATH", help="A folder inside; else the directory.")
+yes_option = option("-y, --yes", "Do not ask.")
+no_wait_option = option("--no-wait", "Do not wait for it to be done.")
+location_option = option("-l, --location REGION", "Kept; everything is here.", cls=IdleOption, default="")
+expiry_option = option("--expiry MINUTES", "How long links into stores work.", type=int, default=60, show_default=True)
+path_option = option("-p, --path PATH", "A folder inside; else the directory.", default=".")
 
 
 def together(*options: Decorator) -> Decorator:
     """Several options as one, in this order."""
 
     def decorate(function: Function) -> Function:
-        for option in reversed(options):
-            function = option(function)
+        for one in reversed(options):
+            function = one(function)
         return function
 
     return decorate
 
 
-def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) -> Decorator:
-    """-g, -w, -e and the name's own flags -> `address` (and `given`: the same without defaults). With `ids` also
-    --ids, and the function is called once for each."""
-    options = [*_OUTER[: len(KINDS[kind].path)]]
-    name = click.option(
-        *flags,
-        "name",
-        metavar="NAME",
-        required=not ids,
-        help=f"The {kind.removesuffix('s')}.",
-        shell_complete=complete(kind),
-    )
-    more = click.option("--ids", multiple=True, metavar="ID...", help="Ids instead of names; several.")
-    options += [name, more] if ids else [name]
+_FLAGS = {"workspaces": "-n, --name, -w, --workspace", "experiments": "-n, --name, -e, --experiment"}
+_INSIDE = {"jobs": "-j, --job", "clusters": "-c, --cluster"}  # of their files and nodes
+
+
+def verb(parent: Verbs, *lines: str, ids: bool = False, given: bool = False) -> Callable[[Function], Any]:
+    """A verb about one resource, of the group's kind: -g, -w, -e and the name's own flags become `address` (and
+    `given`: the same without defaults). With `ids` also --ids, and the function is called once for each."""
+    kind = next(name for name, known in KINDS.items() if known.verb == parent.words.split()[1])
+    flags = _INSIDE[kind] if parent.name in ("file", "node") else _FLAGS.get(kind, "-n, --name")
+    name = option(f"{flags} name NAME", f"The {kind.removesuffix('s')}.", required=not ids, names=kind)
+    more = [option("--ids ID...", "Ids instead of names; several.", multiple=True)] if ids else []
+    options = [*_OUTER[: len(KINDS[kind].path)], name, *more]
 
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
@@ -117,12 +87,12 @@ def addressed(kind: str, *flags: str, ids: bool = False, given: bool = False) ->
                 found = [answer for answer in answers if answer is not NOTHING]
                 return found if len(found) > 1 else found[0] if found else NOTHING
             if not name:
-                raise click.UsageError(f"no name given: use {flags[1]}, or --ids.")
+                raise click.UsageError(f"no name given: use {flags.split(', ')[1]}, or --ids.")
             if given:
                 rest["given"] = spoken
             return function(address=filled(kind, spoken), **rest)
 
-        return together(*options)(run)
+        return cast(Function, leaf(parent, *lines)(together(*options)(run)))
 
     return decorate
 
@@ -162,35 +132,25 @@ def filled(kind: str, spoken: Address) -> Address:
 
 
 machine_options = together(
-    click.option("-s", "--vm-size", metavar="SIZE", help="Kept; machines are what they are."),
-    click.option("-u", "--user-name", metavar="NAME", help="Kept; no login to nodes is needed."),
-    click.option("-k", "--ssh-key", metavar="KEY", help="Kept: a public key, or a file of one."),
-    click.option("-p", "--password", metavar="TEXT", help="Ignored; no login to nodes is needed."),
-    click.option("--generate-ssh-keys", is_flag=True, help="Accepted; no keys are needed."),
-    click.option("--subnet", metavar="ID", help="Kept; the network is this machine's."),
+    option("-s, --vm-size SIZE", "Kept; machines are what they are."),
+    option("-u, --user-name NAME", "Kept; no login to nodes is needed."),
+    option("-k, --ssh-key KEY", "Kept: a public key, or a file of one."),
+    option("-p, --password TEXT", "Ignored; no login to nodes is needed."),
+    option("--generate-ssh-keys", "Accepted; no keys are needed."),
+    option("--subnet ID", "Kept; the network is this machine's."),
 )
 storage_options = together(
-    click.option(
-        "--storage-account-name",
-        "account",
-        metavar="NAME",
-        default="",
-        envvar="AZURE_BATCHAI_STORAGE_ACCOUNT",
-        help="Fills <AZURE_BATCHAI_STORAGE_ACCOUNT>; whose shares and containers are meant.",
-        shell_complete=complete("storage"),
+    option(
+        "--storage-account-name account NAME",
+        "Fills <AZURE_BATCHAI_STORAGE_ACCOUNT>; whose shares and containers are meant.",
+        variable="AZURE_BATCHAI_STORAGE_ACCOUNT",
+        names="storage",
     ),
-    click.option(
-        "--storage-account-key",
-        "key",
-        metavar="KEY",
-        default="",
-        envvar="AZURE_BATCHAI_STORAGE_KEY",
-        help="Fills <AZURE_BATCHAI_STORAGE_KEY>.",
-    ),
-    click.option("--afs-name", metavar="SHARE", help="Mount this share as well."),
-    click.option("--afs-mount-path", metavar="PATH", help="Where, below the mounts.  [default: afs]"),
-    click.option("--bfs-name", metavar="CONTAINER", help="Mount this container as well."),
-    click.option("--bfs-mount-path", metavar="PATH", help="Where, below the mounts.  [default: bfs]"),
-    click.option("--nfs", metavar="SERVER", help="Mount this file server as well: its name or id."),
-    click.option("--nfs-mount-path", metavar="PATH", help="Where, below the mounts.  [default: nfs]"),
+    option("--storage-account-key key KEY", "Fills <AZURE_BATCHAI_STORAGE_KEY>.", variable="AZURE_BATCHAI_STORAGE_KEY"),
+    option("--afs-name SHARE", "Mount this share as well."),
+    option("--afs-mount-path PATH", "Where, below the mounts.  [default: afs]"),
+    option("--bfs-name CONTAINER", "Mount this container as well."),
+    option("--bfs-mount-path PATH", "Where, below the mounts.  [default: bfs]"),
+    option("--nfs SERVER", "Mount this file server as well: its name or id."),
+    option("--nfs-mount-path PATH", "Where, below the mounts.  [default: nfs]"),
 )

@@ -21,9 +21,11 @@ _TOKEN = re.compile(
 )
 
 
-def columns(paths: Mapping[str, str]) -> Row:
-    """A table's row, by where in an answer the value of each column is: a.b; id/8 is the ninth part of an id."""
-    return lambda found: {name: _dig(found, path) for name, path in paths.items()}
+def columns(said: str) -> Row:
+    """A table's row, "Name name, VM Size vmSize": by where in an answer the value of each column is: a.b; id/8 is the
+    ninth part of an id."""
+    paths = [column.strip().rpartition(" ") for column in said.split(",")]
+    return lambda found: {name: _dig(found, path) for name, _, path in paths}
 
 
 def _dig(found: Any, path: str) -> Any:
@@ -73,7 +75,7 @@ def table(data: object, row: Row | None = None) -> str:
     """Columns with a line below their names; a column in which any object has another one is left out."""
     items = [item for item in (data if isinstance(data, list) else [data]) if item is not None]
     nested = {name for item in items if isinstance(item, dict) for name in item if isinstance(item[name], (dict, list))}
-    rows = [dict(row(item)) if row else _row(item, nested) for item in items]
+    rows = [dict(row(item)) if row and isinstance(item, dict) else _row(item, nested) for item in items]
     names = list(dict.fromkeys(name for cells in rows for name in cells))
     if not names:
         return ""

@@ -12,11 +12,13 @@ import click
 from petctl.compat.batchai.cli import options
 from petctl.compat.batchai.cli.base_command import (
     NOTHING,
+    Verbs,
     background,
     confirm,
     detail,
     group,
     leaf,
+    option,
     say,
     say_idle,
     was_given,
@@ -28,7 +30,9 @@ from petctl.compat.batchai.service.names import KINDS, Address, id_of
 from petctl.compat.batchai.service.resource_store import Missing, Tree
 from petctl.compat.batchai.service.resources import create_experiment, create_workspace, trail_of
 
-FILE_ROW = columns({"Name": "name", "Type": "fileType", "Size": "contentLength", "Modified": "lastModified"})
+FILE_ROW = columns("Name name, Type fileType, Size contentLength, Modified lastModified")
+
+SHOWN = ("idle", "running", "preparing", "leaving", "unusable")
 
 
 class Resource(NamedTuple):
@@ -36,7 +40,6 @@ class Resource(NamedTuple):
 
     kind: str  # as ids have it
     about: str
-    flags: tuple[str, ...]  # that name one
     row: Row
     shown: Callable[[Address], object]
     example: str  # of naming one
@@ -44,26 +47,24 @@ class Resource(NamedTuple):
     along: str = ""  # what goes along with a deleted one
 
 
-def verbs_of(resource: Resource) -> click.Group:
+def verbs_of(resource: Resource) -> Verbs:
     """The group of a kind's verbs, with show, list and delete."""
     kind, (noun, verb, *_) = resource.kind, KINDS[resource.kind]
     article = "an" if noun[0] in "aeiou" else "a"
     inside = {"workspaces": "all groups, or of one", "jobs": "an experiment"}.get(kind, "a workspace")
     near = " ".join(resource.example.split()[2:])
-    made = group(verb, resource.about)
+    made = group(verb, resource.about, row=resource.row)
 
-    @leaf(made, "show", f"batchai {verb} show {resource.example}", row=resource.row)
-    @options.addressed(kind, *resource.flags, ids=True)
+    @options.verb(made, f"show {resource.example}", ids=True)
     def show(address: Address) -> object:
         return resource.shown(address)
 
-    @leaf(made, "list", f"batchai {verb} list {near} -o table".replace("  ", " "), row=resource.row)
+    @leaf(made, f"list {near} -o table".replace("  ", " "))
     @options.surrounded(kind)
     def list_(near: list[Address]) -> object:
         return [found for place in near for found in _listed(resource, place)]
 
-    @leaf(made, "delete", f"batchai {verb} delete {resource.example} -y")
-    @options.addressed(kind, *resource.flags, ids=True)
+    @options.verb(made, f"delete {resource.example} -y", ids=True)
     @options.yes_option
     @options.no_wait_option
     def delete(address: Address, yes: bool, no_wait: bool) -> object:
@@ -107,8 +108,7 @@ def _cluster(address: Address) -> object:
 WORKSPACE = Resource(
     "workspaces",
     "Workspaces: what clusters, file servers and experiments are in.",
-    ("-n", "--name", "-w", "--workspace"),
-    columns({"Name": "name", "Resource Group": "resourceGroup", "Location": "location", "State": "provisioningState"}),
+    columns("Name name, Resource Group resourceGroup, Location location, State provisioningState"),
     _recorded("workspaces", report.workspace),
     "-n lab -g recipes",
     along=" with everything in it, its jobs first",
@@ -116,8 +116,7 @@ WORKSPACE = Resource(
 EXPERIMENT = Resource(
     "experiments",
     "Experiments: what jobs are in.",
-    ("-n", "--name", "-e", "--experiment"),
-    columns({"Name": "name", "Resource Group": "resourceGroup", "Workspace": "id/8"}),
+    columns("Name name, Resource Group resourceGroup, Workspace id/8"),
     _recorded("experiments", report.experiment),
     "-n chainer -g recipes -w lab",
     along=" with its jobs, which are ended first",
@@ -125,17 +124,10 @@ EXPERIMENT = Resource(
 FILE_SERVER = Resource(
     "fileservers",
     "File servers: directories that clusters and jobs mount by name.",
-    ("-n", "--name"),
     columns(
-        {
-            "Name": "name",
-            "Resource Group": "resourceGroup",
-            "Size": "vmSize",
-            "Disks": "dataDisks.diskCount",
-            "Public IP": "mountSettings.fileServerPublicIp",
-            "Internal IP": "mountSettings.fileServerInternalIp",
-            "Mount Point": "mountSettings.mountPoint",
-        }
+        "Name name, Resource Group resourceGroup, Size vmSize, Disks dataDisks.diskCount, "
+        "Public IP mountSettings.fileServerPublicIp, Internal IP mountSettings.fileServerInternalIp, "
+        "Mount Point mountSettings.mountPoint"
     ),
     _recorded("fileservers", report.file_server),
     "-n data -g recipes -w lab",
@@ -145,17 +137,9 @@ FILE_SERVER = Resource(
 CLUSTER = Resource(
     "clusters",
     "Clusters: nodes that jobs run on.",
-    ("-n", "--name"),
     columns(
-        {
-            "Name": "name",
-            "Resource Group": "resourceGroup",
-            "Workspace": "id/8",
-            "VM Size": "vmSize",
-            "State": "allocationState",
-            **{word.title(): f"nodeStateCounts.{word}NodeCount" for word in ("idle", "running", "preparing")},
-            **{word.title(): f"nodeStateCounts.{word}NodeCount" for word in ("leaving", "unusable")},
-        }
+        "Name name, Resource Group resourceGroup, Workspace id/8, VM Size vmSize, State allocationState"
+        + "".join(f", {word.title()} nodeStateCounts.{word}NodeCount" for word in SHOWN)
     ),
     _cluster,
     "-n nc6 -g recipes -w lab",
@@ -166,34 +150,26 @@ workspace, experiment = verbs_of(WORKSPACE), verbs_of(EXPERIMENT)
 cluster, file_server = verbs_of(CLUSTER), verbs_of(FILE_SERVER)
 
 
-@leaf(workspace, "create", "batchai workspace create -g recipes -n lab -l eastus", row=WORKSPACE.row)
-@options.addressed("workspaces", *WORKSPACE.flags)
+@options.verb(workspace, "create -g recipes -n lab -l eastus")
 @options.location_option
 def create_space(address: Address, location: str) -> object:
     """Make a workspace in a group that is there."""
     return report.workspace(address, create_workspace(options.home(), address, location))
 
 
-@leaf(experiment, "create", "batchai experiment create -g recipes -w lab -n chainer", row=EXPERIMENT.row)
-@options.addressed("experiments", *EXPERIMENT.flags)
+@options.verb(experiment, "create -g recipes -w lab -n chainer")
 def make_experiment(address: Address) -> object:
     """Make an experiment."""
     return report.experiment(address, create_experiment(options.home(), address))
 
 
-@leaf(
-    file_server,
-    "create",
-    "batchai file-server create -n data -g recipes -w lab -s Standard_D2 --disk-count 2 --disk-size 10",
-    row=FILE_SERVER.row,
-)
-@options.addressed("fileservers", *FILE_SERVER.flags)
+@options.verb(file_server, "create -n data -g recipes -w lab -s Standard_D2 --disk-count 2 --disk-size 10")
 @options.machine_options
-@click.option("--disk-count", type=click.IntRange(1), metavar="N", help="Kept.")
-@click.option("--disk-size", type=click.IntRange(1), metavar="GB", help="Kept; there is as much room as on this disk.")
-@click.option("--storage-sku", type=click.Choice(["Premium_LRS", "Standard_LRS"]), help="Kept.")
-@click.option("--caching-type", type=click.Choice(["none", "readonly", "readwrite"]), help="Kept.")
-@click.option("-f", "--config-file", metavar="FILE", help="A settings file; options override it.")
+@option("--disk-count N", "Kept.", type=click.IntRange(1))
+@option("--disk-size GB", "Kept; there is as much room as on this disk.", type=click.IntRange(1))
+@option("--storage-sku", "Kept.", type=click.Choice(["Premium_LRS", "Standard_LRS"]))
+@option("--caching-type", "Kept.", type=click.Choice(["none", "readonly", "readwrite"]))
+@option("-f, --config-file FILE", "A settings file; options override it.")
 @options.no_wait_option
 def create_file_server(address: Address, config_file: str | None, no_wait: bool, **given: Any) -> object:
     """Make a file server: a directory, mounted with --nfs or by `fileServers` of a job file."""
@@ -209,27 +185,24 @@ def create_file_server(address: Address, config_file: str | None, no_wait: bool,
     return report.file_server(address, record)
 
 
-@leaf(
+@options.verb(
     cluster,
-    "create",
-    "batchai cluster create -n nc6 -g recipes -w lab -s Standard_NC6 -t 2 --generate-ssh-keys",
-    "batchai cluster create -n elastic -g recipes -w lab --min 0 --max 4",
-    "batchai cluster create -n nc6 -g recipes -w lab -f cluster.json -t 3",
-    row=CLUSTER.row,
+    "create -n nc6 -g recipes -w lab -s Standard_NC6 -t 2 --generate-ssh-keys",
+    "create -n elastic -g recipes -w lab --min 0 --max 4",
+    "create -n nc6 -g recipes -w lab -f cluster.json -t 3",
 )
-@options.addressed("clusters", *CLUSTER.flags)
-@click.option("-t", "--target", type=click.IntRange(0), metavar="N", help="Nodes to have now.")
-@click.option("--min", type=click.IntRange(0), metavar="N", help="Auto-scale: minimum number of nodes.")
-@click.option("--max", type=click.IntRange(0), metavar="N", help="Auto-scale: maximum number of nodes.")
-@click.option("--vm-priority", type=click.Choice(["dedicated", "lowpriority"]), help="Kept.")
-@click.option("-i", "--image", metavar="IMAGE", help="Kept: UbuntuLTS, UbuntuDSVM or publisher:offer:sku:version.")
-@click.option("--custom-image", metavar="ID", help="Kept; needs --image.")
+@option("-t, --target N", "Nodes to have now.", type=click.IntRange(0))
+@option("--min N", "Auto-scale: minimum number of nodes.", type=click.IntRange(0))
+@option("--max N", "Auto-scale: maximum number of nodes.", type=click.IntRange(0))
+@option("--vm-priority", "Kept.", type=click.Choice(["dedicated", "lowpriority"]))
+@option("-i, --image IMAGE", "Kept: UbuntuLTS, UbuntuDSVM or publisher:offer:sku:version.")
+@option("--custom-image ID", "Kept; needs --image.")
 @options.machine_options
 @options.storage_options
-@click.option("--use-auto-storage", is_flag=True, help="Mount a share at autoafs, a container at autobfs; made once.")
-@click.option("--setup-task", metavar="LINE", help="A shell line, run on each node when it is made.")
-@click.option("--setup-task-output", metavar="DIR", help="Where its output goes; $AZ_BATCHAI_MOUNT_ROOT may be in it.")
-@click.option("-f", "--config-file", metavar="FILE", help="cluster.json; options override it.")
+@option("--use-auto-storage", "Mount a share at autoafs, a container at autobfs; made once.")
+@option("--setup-task LINE", "A shell line, run on each node when it is made.")
+@option("--setup-task-output DIR", "Where its output goes; $AZ_BATCHAI_MOUNT_ROOT may be in it.")
+@option("-f, --config-file FILE", "cluster.json; options override it.")
 @options.no_wait_option
 def create_cluster(
     address: Address, account: str, key: str, config_file: str | None, no_wait: bool, **given: Any
@@ -254,9 +227,8 @@ def create_cluster(
     return _cluster(address)
 
 
-@leaf(cluster, "resize", "batchai cluster resize -n nc6 -g recipes -w lab -t 0", row=CLUSTER.row)
-@options.addressed("clusters", *CLUSTER.flags, ids=True)
-@click.option("-t", "--target", type=click.IntRange(0), required=True, metavar="N", help="Nodes to have; 0 is allowed.")
+@options.verb(cluster, "resize -n nc6 -g recipes -w lab -t 0", ids=True)
+@option("-t, --target N", "Nodes to have; 0 is allowed.", type=click.IntRange(0), required=True)
 @options.no_wait_option
 def resize(address: Address, target: int, no_wait: bool) -> object:
     """Have another number of nodes; also ends auto-scale."""
@@ -266,10 +238,9 @@ def resize(address: Address, target: int, no_wait: bool) -> object:
     return _cluster(address)
 
 
-@leaf(cluster, "auto-scale", "batchai cluster auto-scale -n nc6 -g recipes -w lab --min 0 --max 4", row=CLUSTER.row)
-@options.addressed("clusters", *CLUSTER.flags, ids=True)
-@click.option("--min", "least", type=click.IntRange(0), required=True, metavar="N", help="Minimum number of nodes.")
-@click.option("--max", "most", type=click.IntRange(0), required=True, metavar="N", help="Maximum number of nodes.")
+@options.verb(cluster, "auto-scale -n nc6 -g recipes -w lab --min 0 --max 4", ids=True)
+@option("--min least N", "Minimum number of nodes.", type=click.IntRange(0), required=True)
+@option("--max most N", "Maximum number of nodes.", type=click.IntRange(0), required=True)
 @options.no_wait_option
 def auto_scale(address: Address, least: int, most: int, no_wait: bool) -> object:
     """Let the number of nodes follow the running and queued jobs."""
@@ -280,11 +251,10 @@ def auto_scale(address: Address, least: int, most: int, no_wait: bool) -> object
 
 
 add_cluster_nodes(cluster)
-files = group("file", "Files that a cluster's setup task has written.", cluster)
+files = group("file", "Files that a cluster's setup task has written.", cluster, FILE_ROW)
 
 
-@leaf(files, "list", "batchai cluster file list -c nc6 -g recipes -w lab -p 0", row=FILE_ROW)
-@options.addressed("clusters", "-c", "--cluster")
+@options.verb(files, "list -c nc6 -g recipes -w lab -p 0")
 @options.path_option
 @options.expiry_option
 def file_list(address: Address, path: str, expiry: int) -> object:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import click
 
 from petctl.compat.batchai.cli import options
-from petctl.compat.batchai.cli.base_command import NOTHING, Function, IdleOption, confirm, group, leaf
+from petctl.compat.batchai.cli.base_command import NOTHING, Function, IdleOption, Verbs, confirm, group, leaf, option
 from petctl.compat.batchai.cli.printing import columns
 from petctl.compat.batchai.service import contents, report
 from petctl.compat.batchai.service.contents import Drawer
@@ -26,44 +26,20 @@ from petctl.compat.batchai.service.storage import account_trail, accounts, creat
 from petctl.errors import UsageError
 
 _ACCOUNT = options.together(
-    click.option(
-        "--account-name",
-        metavar="NAME",
-        default="",
-        envvar="AZURE_STORAGE_ACCOUNT",
-        help="The storage account.",
-        shell_complete=options.complete("storage"),
+    option("--account-name NAME", "The storage account.", variable="AZURE_STORAGE_ACCOUNT", names="storage"),
+    option("--account-key KEY", "Its key: for accounts of Azure and Azurite.", variable="AZURE_STORAGE_KEY"),
+    option("--sas-token TEXT", "A SAS instead of the key.", variable="AZURE_STORAGE_SAS_TOKEN"),
+    option(
+        "--connection-string TEXT",
+        "Account, key and endpoint, of Azure or Azurite.",
+        variable="AZURE_STORAGE_CONNECTION_STRING",
     ),
-    click.option(
-        "--account-key",
-        metavar="KEY",
-        default="",
-        envvar="AZURE_STORAGE_KEY",
-        help="Its key: for accounts of Azure and Azurite.",
-    ),
-    click.option(
-        "--sas-token", metavar="TEXT", default="", envvar="AZURE_STORAGE_SAS_TOKEN", help="A SAS instead of the key."
-    ),
-    click.option(
-        "--connection-string",
-        metavar="TEXT",
-        default="",
-        envvar="AZURE_STORAGE_CONNECTION_STRING",
-        help="Account, key and endpoint, of Azure or Azurite.",
-    ),
-    click.option("--blob-endpoint", metavar="URL", default="", help="Where the account's blobs are, if not at Azure."),
-    click.option("--auth-mode", metavar="MODE", help="Accepted."),
+    option("--blob-endpoint URL", "Where the account's blobs are, if not at Azure.", default=""),
+    option("--auth-mode MODE", "Accepted."),
 )
 _SAID = ("account_name", "account_key", "sas_token", "connection_string", "blob_endpoint")  # in `contents.Account`
-_NO_PROGRESS = click.option("--no-progress", is_flag=True, expose_value=False, help="Accepted; none is shown.")
-_ROW = columns(
-    {
-        "Name": "name",
-        "Type": "type",
-        "Content Length": "properties.contentLength",
-        "Last Modified": "properties.lastModified",
-    }
-)
+_NO_PROGRESS = option("--no-progress", "Accepted; none is shown.", expose_value=False)
+_ROW = columns("Name name, Type type, Content Length properties.contentLength, Last Modified properties.lastModified")
 
 
 class Kind(NamedTuple):
@@ -71,25 +47,27 @@ class Kind(NamedTuple):
 
     word: str  # of what is in one: "file" or "blob"
     noun: str
-    flags: tuple[str, str]  # that name the share or container
+    flags: str  # that name the share or container
     item: options.Decorator  # names a file or blob
     shown: Callable[[str], str]  # ... as it is called in answers
     example: str
 
 
-def _text(*flags: str, help: str, metavar: str = "NAME", **more: Any) -> options.Decorator:  # noqa: A002  click's word
-    return click.option(*flags, required="default" not in more, metavar=metavar, help=help, **more)
+def _text(words: str, help: str, **more: Any) -> options.Decorator:  # noqa: A002  click's word
+    """An option that has to be given, or has a default."""
+    return option(words, help, required="default" not in more, **more)
 
 
-_FILE = _text("-p", "--path", "path", metavar="PATH", help="A file in the share.")
-_BLOB = _text("-n", "--name", "path", help="The blob.")
-SHARES = Kind("file", "share", ("-s", "--share-name"), _FILE, lambda path: Path(path).name, "-s logs -p run/stdout.txt")
-CONTAINERS = Kind("blob", "container", ("-c", "--container-name"), _BLOB, str, "-c data -n train/x.bin")
+_FILE = _text("-p, --path path PATH", "A file in the share.")
+_BLOB = _text("-n, --name path NAME", "The blob.")
+SHARES = Kind("file", "share", "-s, --share-name", _FILE, lambda path: Path(path).name, "-s logs -p run/stdout.txt")
+CONTAINERS = Kind("blob", "container", "-c, --container-name", _BLOB, str, "-c data -n train/x.bin")
 KINDS = {"share": SHARES, "file": SHARES, "directory": SHARES, "container": CONTAINERS, "blob": CONTAINERS}
-WHOLE = ("-n", "--name")  # name the share or container in verbs of its own
+WHOLE = "-n, --name"  # name the share or container in verbs of its own
 
-storage = group("storage", "Storage: accounts of this machine; containers of Azure and Azurite too.")
-account = group("account", "Storage accounts: directories of this machine.", storage)
+storage = group("storage", "Storage: accounts of this machine; containers of Azure and Azurite too.", "az")
+_ACCOUNT_ROW = columns("Name name, Resource Group resourceGroup, Location location, SKU sku.name")
+account = group("account", "Storage accounts: directories of this machine.", storage, _ACCOUNT_ROW)
 keys = group("keys", "Keys of an account.", account)
 shares = group("share", "File shares.", storage)
 containers = group("container", "Blob containers.", storage)
@@ -99,10 +77,10 @@ blobs = group("blob", "Blobs of a container.", storage)
 
 
 def _verb(
-    parent: click.Group,
+    parent: Verbs,
     line: str,
     *own: options.Decorator,
-    flags: tuple[str, str] | None = None,
+    flags: str = "",
     must: bool = True,
     table: bool = False,
 ) -> Callable[[Function], click.Command]:
@@ -115,10 +93,10 @@ def _verb(
             said, name = _said(given), given.pop("drawer")
             return function(drawer=contents.open_drawer(options.home(), kind.word, said, name, must), **given)
 
-        which = _text(*(flags or kind.flags), "drawer", help=f"The {kind.noun}.")
-        example = f"az storage {parent.name} {line} --account-name mystorage"
+        which = _text(f"{flags or kind.flags} drawer NAME", f"The {kind.noun}.")
+        example = f"{line} --account-name mystorage"
         words = options.together(which, *own, _ACCOUNT)(run)
-        made: click.Command = leaf(parent, line.split()[0], example, row=_ROW if table else None)(words)
+        made: click.Command = leaf(parent, example, row=_ROW if table else None)(words)
         made.help = str(function.__doc__).format(noun=kind.noun, word=kind.word)
         return made
 
@@ -145,17 +123,7 @@ def _described(drawer: Drawer, path: str) -> Any:
 
 # -- accounts ----------------------------------------------------------------------------------------------------------
 
-_NAME = click.option(
-    "-n",
-    "--name",
-    "--account-name",
-    "name",
-    required=True,
-    metavar="NAME",
-    help="The storage account.",
-    shell_complete=options.complete("storage"),
-)
-_ACCOUNT_ROW = columns({"Name": "name", "Resource Group": "resourceGroup", "Location": "location", "SKU": "sku.name"})
+_NAME = option("-n, --name, --account-name name NAME", "The storage account.", required=True, names="storage")
 
 
 def _account(name: str) -> dict[str, Any]:
@@ -165,22 +133,20 @@ def _account(name: str) -> dict[str, Any]:
 
 @leaf(
     account,
-    "create",
-    "az storage account create -n mystorage --sku Standard_LRS -g recipes -l eastus",
-    row=_ACCOUNT_ROW,
+    "create -n mystorage --sku Standard_LRS -g recipes -l eastus",
 )
 @_NAME
 @options.group_option
 @options.location_option
-@click.option("--sku", cls=IdleOption, default="Standard_RAGRS", show_default=True, metavar="NAME", help="Kept.")
-@click.option("--kind", cls=IdleOption, default="StorageV2", show_default=True, metavar="NAME", help="Kept.")
+@option("--sku NAME", "Kept.", cls=IdleOption, default="Standard_RAGRS", show_default=True)
+@option("--kind NAME", "Kept.", cls=IdleOption, default="StorageV2", show_default=True)
 def create(name: str, group: str | None, location: str, sku: str, kind: str) -> object:
     """Make a storage account in a group that is there."""
     create_account(options.home(), name, group or DEFAULT, location, sku, kind)
     return _account(name)
 
 
-@leaf(account, "show", "az storage account show -n mystorage", row=_ACCOUNT_ROW)
+@leaf(account, "show -n mystorage")
 @_NAME
 @options.group_option
 def show(name: str, group: str | None) -> object:
@@ -188,14 +154,14 @@ def show(name: str, group: str | None) -> object:
     return _account(name)
 
 
-@leaf(account, "list", "az storage account list -o table", row=_ACCOUNT_ROW)
+@leaf(account, "list -o table")
 @options.group_option
 def list_(group: str | None) -> object:
     """List the storage accounts, all or those of a group."""
     return [_account(name) for name in accounts(options.home(), group)]
 
 
-@leaf(account, "delete", "az storage account delete -n mystorage -y")
+@leaf(account, "delete -n mystorage -y")
 @_NAME
 @options.group_option
 @options.yes_option
@@ -207,7 +173,7 @@ def delete(name: str, group: str | None, yes: bool) -> object:
     return NOTHING
 
 
-@leaf(keys, "list", "az storage account keys list -n mystorage --query '[0].value' -o tsv")
+@leaf(keys, "list -n mystorage --query '[0].value' -o tsv")
 @_NAME
 @options.group_option
 def keys_list(name: str, group: str | None) -> object:
@@ -220,18 +186,11 @@ def keys_list(name: str, group: str | None) -> object:
 
 # -- shares and containers, and what both hold -------------------------------------------------------------------------
 
-_QUOTA = _text(
-    "--quota",
-    cls=IdleOption,
-    type=int,
-    default=None,
-    metavar="GB",
-    help="Accepted; there is as much room as on the disk.",
-)
-_INSIDE = _text("--destination-path", "--path", "path", default="", metavar="PATH", help="A folder inside.")
+_QUOTA = option("--quota GB", "Accepted; there is as much room as on the disk.", cls=IdleOption, type=int)
+_INSIDE = _text("--destination-path, --path path PATH", "A folder inside.", default="")
 
 
-def _add_drawers(parent: click.Group) -> None:
+def _add_drawers(parent: Verbs) -> None:
     kind = KINDS[str(parent.name)]
 
     @_verb(parent, "create -n logs", _QUOTA, flags=WHOLE, must=False)
@@ -239,7 +198,7 @@ def _add_drawers(parent: click.Group) -> None:
         """Create a {noun}; an existing one stays as it is."""
         return {"created": contents.create(options.home(), drawer)}
 
-    @leaf(parent, "list", f"az storage {kind.noun} list --account-name mystorage -o table")
+    @leaf(parent, "list --account-name mystorage -o table")
     @_ACCOUNT
     def list_(**given: Any) -> object:
         names = contents.drawers(options.home(), kind.word, _said(given))
@@ -271,7 +230,7 @@ def _add_drawers(parent: click.Group) -> None:
         return {"deleted": contents.delete(options.home(), drawer)}
 
 
-def _add_entries(parent: click.Group) -> None:
+def _add_entries(parent: Verbs) -> None:
     kind = KINDS[str(parent.name)]
 
     @_verb(parent, f"show {kind.example}", kind.item, table=True)
@@ -298,10 +257,10 @@ def _add_entries(parent: click.Group) -> None:
         contents.remove(drawer, path)
         return NOTHING
 
-    source = _text("-s", "--source", help="A directory of this machine.")
-    target = _text("-d", "--destination", help="A directory of this machine.")
+    source = _text("-s, --source NAME", "A directory of this machine.")
+    target = _text("-d, --destination NAME", "A directory of this machine.")
 
-    @_verb(parent, "upload-batch -d logs -s ./here", source, _INSIDE, flags=("-d", "--destination"))
+    @_verb(parent, "upload-batch -d logs -s ./here", source, _INSIDE, flags="-d, --destination")
     def upload_batch(drawer: Drawer, source: str, path: str) -> object:
         """Copy everything in a directory into the {noun}; print where each {word} is."""
         place = _existing(source, "--source", folder=True)
@@ -309,7 +268,7 @@ def _add_entries(parent: click.Group) -> None:
         names = sorted(str(found.relative_to(place)) for found in place.rglob("*") if found.is_file())
         return [drawer.link(f"{path}/{name}") for name in names]
 
-    @_verb(parent, "download-batch -d ./here -s logs", target, _INSIDE, flags=("-s", "--source"))
+    @_verb(parent, "download-batch -d ./here -s logs", target, _INSIDE, flags="-s, --source")
     def download_batch(drawer: Drawer, destination: str, path: str) -> object:
         """Copy everything in the {noun} into a directory."""
         names = [entry.path for entry in contents.listing(drawer, path, deep=True)]
@@ -324,18 +283,16 @@ for both in (files, blobs):
 
 # -- what only one of them has -----------------------------------------------------------------------------------------
 
-_FOLDER = _text("-n", "--name", metavar="PATH", help="A directory in the share.")
-_IN_FOLDER = _text("-n", "--name", default="", metavar="PATH", help="Those in this one.")
-_SOURCE = _text("--source", metavar="FILE", help="A file of this machine.")
-_INTO = _text("-p", "--path", default="", metavar="PATH", help="A directory that is there, or a name.")
-_DEST = _text("--dest", default=".", metavar="PATH", help="Where to; else into this directory.")
-_LISTED = _text("-p", "--path", default="", metavar="PATH", help="A directory; else the share.")
-_HERE = _text("-f", "--file", metavar="FILE", help="A file of this machine.")
-_PREFIX = _text("--prefix", default="", metavar="TEXT", help="Only names that begin so.")
-_NO_FOLDERS = click.option("--exclude-dir", is_flag=True, help="Files only.")
-_OVERWRITE = click.option(
-    "--overwrite", is_flag=True, expose_value=False, help="Accepted; a blob that is there is replaced in any case."
-)
+_FOLDER = _text("-n, --name PATH", "A directory in the share.")
+_IN_FOLDER = _text("-n, --name PATH", "Those in this one.", default="")
+_SOURCE = _text("--source FILE", "A file of this machine.")
+_INTO = _text("-p, --path PATH", "A directory that is there, or a name.", default="")
+_DEST = _text("--dest PATH", "Where to; else into this directory.", default=".")
+_LISTED = _text("-p, --path PATH", "A directory; else the share.", default="")
+_HERE = _text("-f, --file FILE", "A file of this machine.")
+_PREFIX = _text("--prefix TEXT", "Only names that begin so.", default="")
+_NO_FOLDERS = option("--exclude-dir", "Files only.")
+_OVERWRITE = option("--overwrite", "Accepted; a blob that is there is replaced in any case.", expose_value=False)
 
 
 def _folder(drawer: Drawer, path: str) -> Path:

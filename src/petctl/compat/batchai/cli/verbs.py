@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from click import Command
 
 BATCHAI = {
     "workspace": ("batchai.cli.resources:workspace", "Workspaces: create, show, list, delete"),
@@ -69,16 +73,30 @@ def overview(program: str) -> str:
     return "\n".join([*lines, f"'{program} COMMAND --help' shows its options."])
 
 
-def answer_at_once(program: str, words: list[str], page: Callable[[str], str]) -> None:
-    """Prints help or version and exits, where these words ask for it; a shell that completes a word never does."""
-    if f"_{program.upper()}_COMPLETE" in os.environ:
-        return
-    if words in ([], ["--help"], ["-h"], ["help"]):
-        sys.exit(_print(page(program), program))
-    if words in (["--version"], ["version"]):
-        from petctl import __version__
+def start(
+    program: str,
+    words: Sequence[str] | None,
+    page: Callable[[str], str],
+    root: Callable[[], Command],
+    prepared: Callable[[Sequence[str]], Sequence[str]] = list,
+) -> NoReturn:
+    """A whole front end: one command line, then the exit code. Help and version come at once, the rest by click;
+    a shell that completes a word gets neither."""
+    given = list(sys.argv[1:] if words is None else words)
+    if f"_{program.upper()}_COMPLETE" not in os.environ:
+        if given in ([], ["--help"], ["-h"], ["help"]):
+            sys.exit(_print(page(program), program))
+        if given in (["--version"], ["version"]):
+            from petctl import __version__
 
-        sys.exit(_print(f"{program} of petctl {__version__}", program))
+            sys.exit(_print(f"{program} of petctl {__version__}", program))
+    try:
+        from petctl.cli.failures import run_to_exit_code
+
+        code = run_to_exit_code(prepared(given), root(), program)
+    except KeyboardInterrupt:  # while it was still importing
+        code = 130
+    sys.exit(code)
 
 
 def _print(text: str, program: str) -> int:

@@ -6,8 +6,6 @@ A problem that concerns one value alone is found here; what has to fit together 
 
 from __future__ import annotations
 
-import re
-
 from petctl.compat.batchai.jobfile.durations import wall_clock
 from petctl.job.spec import values
 from petctl.job.spec.problems import FieldError, shown, wrong
@@ -16,10 +14,6 @@ from petctl.job.spec.shape import Convert, Need, Shape
 PRIORITIES = {"low": -1000, "normal": 0, "high": 1000}
 MOST_NODES = 100_000
 WEEK = 7 * 86400.0  # how long a job may take that says nothing
-
-_DIRECTORY_ID = re.compile(r"[A-Za-z0-9_]+", re.ASCII)
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_SIZE = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*[bkmgtBKMGT]?[iI]?[bB]?", re.ASCII)
 
 
 def path(value: object) -> str:
@@ -38,20 +32,16 @@ def inner_path(value: object) -> str:
     return text
 
 
-def directory_id(value: object) -> str:
-    """What ends the name of a variable."""
-    text = values.text(value)
-    if not _DIRECTORY_ID.fullmatch(text):
-        raise wrong(f"expected letters, digits and '_', since it is part of a variable's name, got {shown(text)}")
-    return text
-
-
-def variable(value: object) -> str:
-    """A name in the environment."""
-    text = values.text(value)
-    if not _VARIABLE.fullmatch(text):
-        raise wrong(f"expected a variable's name (letters, digits and '_', no digit first), got {shown(text)}")
-    return text
+directory_id = values.of_form(
+    r"[A-Za-z0-9_]+", "expected letters, digits and '_', since it is part of a variable's name"
+)
+variable = values.of_form(
+    r"[A-Za-z_][A-Za-z0-9_]*", "expected a variable's name (letters, digits and '_', no digit first)"
+)
+mode = values.of_form(r"[0-7]{3,4}", "expected permissions such as 0777")
+shm_size = values.of_form(
+    r"[0-9]+(?:\.[0-9]+)?\s*[bkmgtBKMGT]?[iI]?[bB]?", "expected a size such as 2g or 512m, as docker writes it"
+)
 
 
 def line(value: object) -> str:
@@ -59,14 +49,6 @@ def line(value: object) -> str:
     text = values.text(value)
     if not text.strip():
         raise wrong("the command line is empty")
-    return text
-
-
-def mode(value: object) -> str:
-    """Permissions as a number of base 8."""
-    text = values.text(value)
-    if not re.fullmatch(r"[0-7]{3,4}", text, re.ASCII):
-        raise wrong(f"expected permissions such as 0777, got {shown(text)}")
     return text
 
 
@@ -81,14 +63,6 @@ def scheduling_priority(value: object) -> str | int:
     if number > 1000:
         raise wrong(f"expected low, normal or high, or a number from -1000 to 1000, got {shown(value)}")
     return number
-
-
-def shm_size(value: object) -> str:
-    """As docker writes it: 2g."""
-    text = values.text(value).strip()
-    if not _SIZE.fullmatch(text):
-        raise wrong(f"expected a size such as 2g or 512m, got {shown(value)}")
-    return text
 
 
 def word(*choices: str) -> Convert:

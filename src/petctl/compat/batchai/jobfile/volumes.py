@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Union
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from petctl.compat.batchai.jobfile.fields import inner_path
-from petctl.job.spec.problems import FieldError, Problem, shown, wrong
+from petctl.job.spec.problems import Problems, shown, wrong
 
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}", re.ASCII)
 _ROOT = re.compile(r"\$(?:AZ_BATCHAI_JOB_MOUNT_ROOT|\{AZ_BATCHAI_JOB_MOUNT_ROOT\})(?:/+(?P<below>.*))?", re.ASCII)
@@ -47,16 +47,13 @@ Resolver = Callable[[Volume], Union[Found, str]]  # a text: why it cannot be had
 def mounts_of(volumes: Mapping[str, Sequence[Mapping[str, Any]]], resolve: Resolver) -> list[dict[str, Any]]:
     """What the nodes have to do for each; FieldError with every one that cannot be had."""
     mounts: list[dict[str, Any]] = []
-    problems: list[Problem] = []
+    problems = Problems()
     for kind, position, entry in _entries(volumes):
-        try:
+        with problems.at(kind, position):
             mount = _mount(kind, entry, resolve)
             _check_place(mount["path"], [other["path"] for other in mounts])
             mounts.append(mount)
-        except FieldError as error:
-            problems += [problem.under(kind, position) for problem in error.problems]
-    if problems:
-        raise FieldError(problems)
+    problems.check()
     return mounts
 
 
@@ -130,10 +127,10 @@ def _container(entry: Mapping[str, Any]) -> tuple[Volume, str]:
 
 def _server(entry: Mapping[str, Any]) -> tuple[Volume, str]:
     identity, source = entry["fileServer"]["id"], entry.get("sourceDirectory", "").strip("/")
-    try:
+    problems, below = Problems(), ""
+    with problems.at("sourceDirectory"):
         below = inner_path(source) if source not in ("", ".") else ""
-    except FieldError as error:
-        raise FieldError(problem.under("sourceDirectory") for problem in error.problems) from None
+    problems.check()
     return Volume("nfs", "", identity, identity, below), "fileServer"
 
 

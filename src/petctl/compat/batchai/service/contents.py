@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from petctl.compat.batchai.service import storage
-from petctl.compat.batchai.service.names import check_name
 from petctl.compat.batchai.service.resource_store import Missing, Tree
 from petctl.errors import NoSuchPlace, UsageError
 from petctl.storage.stores.credentials import Surroundings, find_access
@@ -108,9 +107,7 @@ def open_drawer(home: Path, kind: str, said: Account, name: str, must: bool = Tr
     """A share or container; Missing where it must be there and is not."""
     account, remote = find_account(home, said)
     if remote is None:
-        place = Tree(home).directory(storage.account_trail(account)) / kind / check_name(storage.KINDS[kind], name)
-        if must:
-            place = storage.drawer(home, kind, account, name)
+        place = storage.drawer(home, kind, account, name, must)
         return Drawer(kind, account, name, Location("file", path=str(place)), Surroundings())
     if kind == "file":
         raise UsageError(REAL)
@@ -131,22 +128,14 @@ def delete(home: Path, drawer: Drawer) -> bool:
     """Removes it with all that is in it; False when there was none."""
     if drawer.local:
         return storage.delete_drawer(home, drawer.kind, drawer.account, drawer.name)
-    try:
-        _rest(drawer).call("DELETE", "", {"restype": "container"})
-    except NoSuchPlace:
-        return False
-    return True
+    return _ask(drawer, "DELETE")
 
 
 def exists(drawer: Drawer) -> bool:
     """Whether it is there."""
     if drawer.local:
         return Path(drawer.location.path).is_dir()
-    try:
-        _rest(drawer).call("HEAD", "", {"restype": "container"})
-    except NoSuchPlace:
-        return False
-    return True
+    return _ask(drawer, "HEAD")
 
 
 def drawers(home: Path, kind: str, said: Account) -> list[str]:
@@ -231,6 +220,15 @@ def _copy(source: End, target: End) -> int:
     tally = Tally()
     transfer(source, target, tally)
     return tally.found
+
+
+def _ask(drawer: Drawer, method: str) -> bool:
+    """Asks Azure for something about a container; False where there is none."""
+    try:
+        _rest(drawer).call(method, "", {"restype": "container"})
+    except NoSuchPlace:
+        return False
+    return True
 
 
 def _rest(drawer: Drawer) -> Rest:

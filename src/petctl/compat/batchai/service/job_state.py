@@ -50,7 +50,7 @@ def look(home: Path, address: Address) -> tuple[dict[str, Any], dict[str, Any]]:
     except NotFound:
         return record, _gone(record)
     except PetctlError as error:  # its cluster cannot be asked; the others of a list can
-        return record, _unknown(record, str(error))
+        return record, _told(record, "unknown", str(error))
     if seen["ended"] is not None:
         with tree.locked():
             if tree.find(trail) is not None:
@@ -111,14 +111,8 @@ def _failure(status: Status) -> tuple[str, str, dict[str, str]]:
 
 def _submitting(record: Mapping[str, Any], alive: bool) -> dict[str, Any]:
     if alive:
-        seen = {"state": "queued", "sentence": "it is being submitted", "since": record["created"], "started": None}
-        return {**seen, "ended": None, "exit_code": None, "errors": []}
+        return _told(record, "queued", "it is being submitted")
     return _lost(record, "NotSubmitted", "its submission was interrupted; delete it and create it again")
-
-
-def _unknown(record: Mapping[str, Any], sentence: str) -> dict[str, Any]:
-    seen = {"state": "unknown", "sentence": sentence, "since": record["created"], "started": None}
-    return {**seen, "ended": None, "exit_code": None, "errors": []}
 
 
 def _gone(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,5 +120,10 @@ def _gone(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lost(record: Mapping[str, Any], code: str, sentence: str) -> dict[str, Any]:
-    seen = {"state": "failed", "sentence": sentence, "since": record["created"], "started": None}
-    return {**seen, "ended": record["created"], "exit_code": None, "errors": [(code, sentence, {})]}
+    return {**_told(record, "failed", sentence), "ended": record["created"], "errors": [(code, sentence, {})]}
+
+
+def _told(record: Mapping[str, Any], state: str, sentence: str) -> dict[str, Any]:
+    """Of a job that cannot be asked."""
+    seen = {"state": state, "sentence": sentence, "since": record["created"], "started": None}
+    return {**seen, "ended": None, "exit_code": None, "errors": []}

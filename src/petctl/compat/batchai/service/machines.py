@@ -31,6 +31,12 @@ IMAGES = {
 PRIORITIES = ("dedicated", "lowpriority")
 DEALLOCATIONS = (DEALLOCATION, "terminate", "waitforjobcompletion")
 
+IDLE = (
+    *("vm_size", "vm_priority", "image", "custom_image", "user_name", "ssh_key", "password", "generate_ssh_keys"),
+    *("subnet", "disk_count", "disk_size", "storage_sku", "caching_type", "ssh_private_key"),
+)
+"""Options that are kept and have no effect on this machine."""
+
 _COUNT = values.whole(0)
 _BOUND = Need(values.whole(0))
 _USER: Shape = {"adminUserName": TEXT, "adminUserSshPublicKey": TEXT, "adminUserPassword": TEXT}
@@ -143,23 +149,7 @@ def scale_settings(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
 
 def idle_words(words: Mapping[str, Any]) -> list[str]:
     """The options among these that are kept and have no effect on this machine."""
-    names = {
-        "vm_size": "--vm-size",
-        "vm_priority": "--vm-priority",
-        "image": "--image",
-        "custom_image": "--custom-image",
-        "user_name": "--user-name",
-        "ssh_key": "--ssh-key",
-        "password": "--password",
-        "generate_ssh_keys": "--generate-ssh-keys",
-        "subnet": "--subnet",
-        "disk_count": "--disk-count",
-        "disk_size": "--disk-size",
-        "storage_sku": "--storage-sku",
-        "caching_type": "--caching-type",
-        "ssh_private_key": "--ssh-private-key",
-    }
-    return [option for name, option in names.items() if words.get(name)]
+    return [f"--{name.replace('_', '-')}" for name in IDLE if words.get(name)]
 
 
 def _setup(words: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -14,57 +14,42 @@ from typing import Any
 
 from petctl.compat.batchai.service.clusters import delete_fleet, forget_secrets
 from petctl.compat.batchai.service.jobs import SUBMITTING, handle_of, results_place
-from petctl.compat.batchai.service.names import Address
-from petctl.compat.batchai.service.resource_store import Missing, Trail, Tree
-from petctl.compat.batchai.service.resources import group_trail, trail_of
+from petctl.compat.batchai.service.names import KINDS, Address
+from petctl.compat.batchai.service.resource_store import RECORD, Missing, Trail, Tree
+from petctl.compat.batchai.service.resources import trail_of
 from petctl.compat.batchai.service.storage import account_trail, accounts
 from petctl.errors import NotFound, PetctlError
+from petctl.files import read_json_or_none as read_json
 from petctl.files import release, wait_for_lock
 from petctl.kinds import DEFAULT
 
 ENDING_WITHIN = 120.0
+_INSIDE = {"groups": ["workspaces"], "workspaces": ["experiments", "clusters", "fileservers"]}
+"""In the order in which they go: jobs run on clusters, and clusters mount file servers."""
 
 
 def delete(home: Path, kind: str, address: Address) -> None:
-    """Removes a resource of any kind, as ids name it."""
+    """Removes a resource of any kind with everything in it. All jobs of an experiment are told to end before the first
+    is waited for; those that run on a cluster are ended, wherever their names are."""
     if kind == "jobs":
         delete_jobs(home, [address])
-    else:
-        _DELETE[kind](home, address)
-
-
-def delete_group(home: Path, group: str) -> None:
-    """Removes a group, its workspaces and its storage accounts."""
-    tree, trail = Tree(home), group_trail(group)
-    with _deleting(tree, trail):
-        for workspace in tree.names(trail, "workspaces"):
-            with suppress(Missing):
-                delete_workspace(home, Address(group, workspace))
-        for name in accounts(home, group):
-            with tree.locked():
-                tree.remove(account_trail(name))
-
-
-def delete_workspace(home: Path, address: Address) -> None:
-    """Removes a workspace: its jobs, then its clusters, then its file servers, which those may have mounted."""
-    tree, trail = Tree(home), trail_of("workspaces", address)
-    with _deleting(tree, trail):
-        for experiment in tree.names(trail, "experiments"):
-            with suppress(Missing):
-                delete_experiment(home, address._replace(experiment=experiment))
-        for name in tree.names(trail, "clusters"):
-            with suppress(Missing):
-                delete_cluster(home, address._replace(name=name))
-        for name in tree.names(trail, "fileservers"):
-            with suppress(Missing):
-                delete_server(home, address._replace(name=name))
-
-
-def delete_experiment(home: Path, address: Address) -> None:
-    """Removes an experiment with its jobs; all are told to end before the first is waited for."""
-    tree, trail = Tree(home), trail_of("experiments", address)
-    with _deleting(tree, trail):
-        delete_jobs(home, [address._replace(name=name) for name in tree.names(trail, "jobs")])
+        return
+    tree, trail = Tree(home), trail_of(kind, address)
+    with _deleting(tree, trail) as record:
+        for inner in _INSIDE.get(kind, ()):
+            field = KINDS[inner].path[-1][1]
+            for name in tree.names(trail, inner):
+                with suppress(Missing):
+                    delete(home, inner, address._replace(**{field: name}))
+        if kind == "experiments":
+            delete_jobs(home, [address._replace(name=name) for name in tree.names(trail, "jobs")])
+        elif kind == "clusters":
+            delete_fleet(home, record)
+            forget_secrets(home, DEFAULT, record["secrets"])
+        elif kind == "groups":
+            for name in accounts(home, address.group):
+                with tree.locked():
+                    tree.remove(account_trail(name))
 
 
 def delete_jobs(home: Path, addresses: Sequence[Address]) -> None:
@@ -108,29 +93,6 @@ def _remove_job(tree: Tree, address: Address) -> None:
         shutil.rmtree(results_place(tree.home, record["petctl"]), ignore_errors=True)
 
 
-def delete_cluster(home: Path, address: Address) -> None:
-    """Removes a cluster; jobs that run on it are ended, wherever their names are."""
-    tree, trail = Tree(home), trail_of("clusters", address)
-    with _deleting(tree, trail) as record:
-        delete_fleet(home, record)
-        forget_secrets(home, DEFAULT, record["secrets"])
-
-
-def delete_server(home: Path, address: Address) -> None:
-    """Removes a file server with its files."""
-    tree, trail = Tree(home), trail_of("fileservers", address)
-    with _deleting(tree, trail):
-        pass  # nothing is in it that could run
-
-
-_DELETE = {
-    "workspaces": delete_workspace,
-    "experiments": delete_experiment,
-    "clusters": delete_cluster,
-    "fileservers": delete_server,
-}
-
-
 @contextmanager
 def _deleting(tree: Tree, trail: Trail) -> Iterator[dict[str, Any]]:
     """Says so in the record, does what is to be done, then removes it."""
@@ -159,12 +121,5 @@ def _telling(tree: Tree, trail: Trail) -> Iterator[None]:
 
 def _secrets_in_use(tree: Tree) -> set[str]:
     """Those that jobs still name: a resubmitted job has the secrets of the first one."""
-    found: set[str] = set()
-    for group in tree.names((), "groups"):
-        for workspace in tree.names(group_trail(group), "workspaces"):
-            space = (*group_trail(group), ("workspaces", workspace))
-            for experiment in tree.names(space, "experiments"):
-                inside = (*space, ("experiments", experiment))
-                for job in tree.names(inside, "jobs"):
-                    found |= set((tree.find((*inside, ("jobs", job))) or {}).get("secrets", ()))
-    return found
+    records = tree.root.glob(f"groups/*/workspaces/*/experiments/*/jobs/*/{RECORD}")
+    return {name for place in records for name in (read_json(place) or {}).get("secrets", ())}

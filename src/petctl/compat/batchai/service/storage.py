@@ -118,15 +118,15 @@ def delete_account(home: Path, name: str) -> None:
         tree.remove(account_trail(name))
 
 
-def drawer(home: Path, kind: str, account: str, name: str) -> Path:
-    """The directory of a share or container; Missing where there is none."""
-    tree = Tree(home)
-    tree.read(account_trail(account))
-    place = tree.directory(account_trail(account)) / kind / check_name(KINDS[kind], name)
-    if not place.is_dir():
+def drawer(home: Path, kind: str, account: str, name: str, must: bool = True) -> Path:
+    """The directory of a share or container; Missing where it must be there and is not."""
+    tree, trail = Tree(home), account_trail(account)
+    tree.read(trail)
+    place = tree.directory(trail) / kind / check_name(KINDS[kind], name)
+    if must and not place.is_dir():
         there = drawers(home, kind, account)
         known = f"; there are: {', '.join(there)}" if there else ""
-        raise Missing(f"{words(account_trail(account))} has no {KINDS[kind]} {name!r}{known}")
+        raise Missing(f"{words(trail)} has no {KINDS[kind]} {name!r}{known}")
     return place
 
 
@@ -139,28 +139,21 @@ def drawers(home: Path, kind: str, account: str) -> list[str]:
 
 def create_drawer(home: Path, kind: str, account: str, name: str) -> bool:
     """Makes a share or container; False when it is there."""
-    tree = Tree(home)
-    check_name(KINDS[kind], name)
-    with tree.locked():
-        tree.read(account_trail(account))
-        try:
-            (tree.directory(account_trail(account)) / kind / name).mkdir(parents=True)
-        except FileExistsError:
-            return False
-    return True
+    with Tree(home).locked():
+        place = drawer(home, kind, account, name, must=False)
+        there = place.is_dir()
+        place.mkdir(parents=True, exist_ok=True)
+    return not there
 
 
 def delete_drawer(home: Path, kind: str, account: str, name: str) -> bool:
     """Removes a share or container with all that is in it; False when there was none."""
     tree = Tree(home)
-    check_name(KINDS[kind], name)
     with tree.locked():
-        tree.read(account_trail(account))
-        place = tree.directory(account_trail(account)) / kind / name
-        if not place.is_dir():
-            return False
+        place = drawer(home, kind, account, name, must=False)
+        there = place.is_dir()
         tree.discard(place)
-    return True
+    return there
 
 
 def inside(root: Path, path: str) -> Path:
