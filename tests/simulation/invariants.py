@@ -148,7 +148,8 @@ class Checks:
         known = machine.nodes.get(name)
         if known is None or known.report.incarnation != incarnation or not known.connected or known.goes:
             return
-        if not self.fleet.world.connects(name, coordinator.name) or coordinator.paused_until:
+        cut = self.fleet.world.unheard.get(name, 0.0) >= when  # it may have healed since
+        if cut or not self.fleet.world.connects(name, coordinator.name) or coordinator.paused_until:
             return
         frozen = self.fleet.world.now < self.fleet.nodes[name].frozen_until + 3.0
         if when <= failure.get("time", 0.0) <= when + 0.1 and not frozen:

@@ -25,6 +25,7 @@ class World:
         self.one_way: set[tuple[str, str]] = set()  # (sender, receiver): what one of them says is never heard
         self.peers: set[frozenset[str]] = set()  # pairs of nodes that reach the coordinator, but not each other
         self.duplicates = 0.0  # chance that a message arrives a second time
+        self.unheard: dict[str, float] = {}  # node -> when a cut last swallowed something that was said to it or by it
         self.bad_until = 0.0  # until then the network was anything but good
         self.delay = (0.001, 0.001)
         self.loss = 0.0
@@ -140,9 +141,10 @@ class Connection:
 
         def arrive() -> None:
             receiver = getattr(self, end)
-            if receiver is None or not self.world.hears(self.node, self.coordinator):
+            if receiver is None:
                 return
-            if not self.world.passes(said_by, heard_by):
+            if not self.world.hears(self.node, self.coordinator) or not self.world.passes(said_by, heard_by):
+                self.world.unheard[self.node] = self.world.now
                 return
             if message is None:
                 setattr(self, end, None)

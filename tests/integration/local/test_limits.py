@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import petctl
+from petctl.agent.workers.processes import signal_each
 from petctl.clusters.local.controller.cgroups import parents
 from petctl.clusters.local.processes import node_processes
 from petctl.jobs import JobHandle, list_jobs, submit
@@ -17,7 +18,6 @@ from tests.integration.local.conftest import (
     Stage,
     children,
     end_all,
-    exists,
     guardian,
     job_path,
     processes_of,
@@ -88,11 +88,11 @@ def test_workers_are_limited_and_what_looks_after_them_is_not(stage: Stage) -> N
 def test_groups_go_also_when_everything_is_killed_at_once(stage: Stage) -> None:
     handle, job = started(stage)
     assert groups_of(job)
-    found = processes_of(job_path(handle))
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for pid in found:
-            if exists(pid):
-                os.kill(pid, number)
+    found: set[int] = set()
+    while new := set(processes_of(job_path(handle))) - found:  # who is stopped starts no other, such as the standby
+        found |= new
+        signal_each(new, signal.SIGSTOP)
+    signal_each(found, signal.SIGKILL)
     assert handle.wait(DEADLINE).state == "lost"
 
 
