@@ -8,13 +8,17 @@ secrets and the submitter's environment are in no record.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec.structs
+
 from petctl.config.settings import project_root, top_setting
+from petctl.errors import UsageError
 from petctl.job.fields import encode
 from petctl.job.file.write import job_to_dict
 from petctl.job.record import JobRecord, ResultsRecord
@@ -23,7 +27,7 @@ from petctl.job.spec.folders import NONE
 from petctl.job.task import Task
 from petctl.rendezvous.core.config import Config
 from petctl.submission.folders import folder_names
-from petctl.submission.task import command_line, config_of
+from petctl.submission.task import check_command, command_line, config_of, interpreter, task_of, working_directory
 
 
 class RecordBuilder:
@@ -166,3 +170,34 @@ class RecordBuilder:
 
         grants[GRANT] = code_grant(grants[store], self.code["id"])
         return replace(task, code=replace(task.code, grant=GRANT))
+
+
+class InPlaceBuilder(RecordBuilder):
+    """A job of this machine that runs in its submitter's own directory, and keeps what it makes in one of its own."""
+
+    folder_cache = ""
+
+    def __init__(self, job: Job, job_id: str, home: Path, cluster: str) -> None:
+        plain = msgspec.structs.replace(job, code=IN_PLACE, folders=NONE, store=NONE)
+        super().__init__(plain, job_id, home, cluster, None)
+        self.own: object = {}  # what only this cluster knows
+
+    @property
+    def directory(self) -> str:
+        return str(self.home / self.cluster / self.id)
+
+    def task(self) -> Task:
+        cwd = working_directory(self.job)
+        check_command(self.job, cwd)
+        return task_of(self.job, self.id, cwd, interpreter(self.job, cwd, os.environ), Path(self.directory))
+
+    def request(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> object:
+        return self.own
+
+
+def refuse(job: Job, cluster: str, names: Sequence[str]) -> None:
+    """UsageError where a job says something in one of these fields, with which the cluster can do nothing."""
+    usual = Job(program=["true"], code=job.code if job.code == IN_PLACE else "")
+    said = [name for name in names if getattr(job, name) != getattr(usual, name)]
+    if said:
+        raise UsageError(f"{cluster} cannot do this: {', '.join(said)}")

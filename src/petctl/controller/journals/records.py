@@ -97,6 +97,19 @@ class History:
                 self._runs(number, event, str(event["sentence"]), 0.0)
             self.broken, self._given_up = None, {}
 
+    def next_status(self, before: JobStatus, told: JobStatus) -> JobStatus:
+        """The status after another one: what a controller tells, with all that has happened so far."""
+        return replace(
+            told,
+            since=time.time() if told.state != before.state else told.since,
+            rounds=list(self.rounds),
+            started=self.started,
+            rounds_run=self.ran,
+            last_failure=self.last_failure,
+            nodes_lost=self.nodes_lost,
+            seconds_lost=self.seconds_lost,
+        )
+
     def _adopt(self, event: Dict[str, Any]) -> None:
         """Takes in what an earlier coordinator knew, as a node has kept it; a newer history may follow an older one.
 
