@@ -3,7 +3,7 @@
     base.py           the Cluster protocol, and how a cluster is found by its name
     managed.py        ManagedCluster: all verbs of that protocol, once, over a Backend
     backend.py        Backend: the few things that a kind of cluster supplies
-    printed.py        what coordinators and nodes print: events, lines of workers
+    printed.py        what coordinators and nodes print: events, lines of workers; a coordinator that is a thread
     provisioner.py    what makes clusters of a kind: petctl cluster create -k KIND
     debug/            the smallest backend, in memory
     local/            this machine
@@ -12,7 +12,7 @@
     certificate.py    the certificate of a coordinator that listens off loopback
     agent_archive.py  petctl-agent.pyz and petctl-operator.pyz
     patience.py       how long a client that follows a job waits for its cluster
-    port_forward.py   a local port that leads to a port of a node; foreground.py: a command with this terminal
+    port_forward.py   a local port that leads to a port of a node; foreground.py: a command on this machine
     archived_logs.py  logs of a job from its store; own_paths.py: tracebacks with the user's paths
 
 A cluster starts agents, lists them, stops them and reads their logs. It contains no elastic logic, and imports its
