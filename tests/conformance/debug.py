@@ -13,7 +13,6 @@ class DebugBackend(Backend):
 
     name = cluster = "debug"
     lacks: ClassVar = {
-        has.TWO_STREAMS: "workers have one pipe each",
         has.OTHER_PROCESSES: "jobs are in the memory of their submitter",
         has.LOSE_NODE: "a node is nothing but its workers",
         has.LOSE_CONTROLLER: "it is a thread of the submitter",

@@ -3,7 +3,7 @@
     base.py           the Cluster protocol, and how a cluster is found by its name
     managed.py        ManagedCluster: all verbs of that protocol, once, over a Backend
     backend.py        Backend: the few things that a kind of cluster supplies
-    printed.py        what coordinators and nodes print: events, lines of workers
+    printed.py        what coordinators and nodes print: events, lines of workers; a coordinator that is a thread
     node_ends.py      how nodes ended, and why others have not come
     provisioner.py    what makes clusters of a kind: petctl cluster create -k KIND
     debug/            the smallest backend, in memory

@@ -48,6 +48,7 @@ class Inspection(ABC):
     """One job, as its cluster tells of it at one moment: ended, running, or waiting for something."""
 
     job_id: str
+    record: JobRecord
     begun = False  # its coordinator is not its first one: workers may be at work without it
     asks = False  # its coordinator may be asked
     suspended = False  # its platform does not let it run
@@ -140,9 +141,9 @@ class Backend(ABC, Generic[Job_]):
     def create(self, record: JobRecord) -> None:
         """Makes the job; AlreadyExists when its id is taken. Secrets and stores have been checked."""
 
-    @abstractmethod
     def record(self, job_id: str) -> JobRecord:
-        """What was submitted; NotFound."""
+        """What was submitted; NotFound. This one is for kinds whose Inspection has it."""
+        return self.inspect(job_id).record
 
     def keeps_code(self, record: JobRecord) -> bool:
         """Whether the platform has the archive of the job's code, for `fetch_code`."""

@@ -8,12 +8,15 @@ secrets and the submitter's environment are in no record.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec.structs
 
 from petctl.config.settings import project_root, top_setting
 from petctl.errors import UsageError
@@ -29,7 +32,7 @@ from petctl.job.spec.volumes import merged_volumes, volumes
 from petctl.job.task import Mount, Task
 from petctl.rendezvous.core.config import Config
 from petctl.submission.folders import folder_names
-from petctl.submission.task import command_line, config_of
+from petctl.submission.task import check_command, command_line, config_of, interpreter, task_of, working_directory
 
 _OF_NODES: Shape = {"resources": partial(struct_from, Resources), "volumes": volumes}
 
@@ -207,3 +210,35 @@ class RecordBuilder:
 
         grants[GRANT] = code_grant(grants[store], self.code["id"])
         return replace(task, code=replace(task.code, grant=GRANT))
+
+
+class InPlaceBuilder(RecordBuilder):
+    """A job of this machine that runs in its submitter's own directory, and keeps what it makes in one of its own."""
+
+    folder_cache = ""
+    here = True
+
+    def __init__(self, job: Job, job_id: str, home: Path, cluster: str) -> None:
+        plain = msgspec.structs.replace(job, code=IN_PLACE, folders=NONE, store=NONE)
+        super().__init__(plain, job_id, home, cluster, None)
+        self.own: object = {}  # what only this cluster knows
+
+    @property
+    def directory(self) -> str:
+        return str(self.home / self.cluster / self.id)
+
+    def task(self) -> Task:
+        cwd = working_directory(self.job)
+        check_command(self.job, cwd)
+        return task_of(self.job, self.id, cwd, interpreter(self.job, cwd, os.environ), Path(self.directory))
+
+    def request(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> object:
+        return self.own
+
+
+def refuse(job: Job, cluster: str, names: Sequence[str], more: Sequence[str] = ()) -> None:
+    """UsageError where a job says something in these fields, or `more`, with which the cluster can do nothing."""
+    usual = Job(program=["true"], code=job.code if job.code == IN_PLACE else "")
+    said = [*(name for name in names if getattr(job, name) != getattr(usual, name)), *more]
+    if said:
+        raise UsageError(f"{cluster} cannot do this: {', '.join(said)}")

@@ -14,7 +14,6 @@ Other names there are the kind's own.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import socket
 import tempfile
@@ -25,15 +24,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
-
 from petctl.clusters.agent_archive import AGENT, build_agent
 from petctl.clusters.backend import COORDINATOR, Ask, Backend, Inspection, ask_with_files, no_such_job, summaries
 from petctl.clusters.base import EXEC, FORWARD, SCALE, AlreadyExists, Listed
-from petctl.clusters.building import RecordBuilder
-from petctl.clusters.foreground import run_in_foreground
+from petctl.clusters.building import InPlaceBuilder
+from petctl.clusters.foreground import NodesHere
 from petctl.clusters.job_files import new_credentials, write_job_files
-from petctl.clusters.printed import LogFiles, final_status, printed_status
+from petctl.clusters.printed import LogFiles, final_status, output_files, printed_status
 from petctl.controller.job_files import JOIN
 from petctl.controller.journals.records import first_status
 from petctl.controller.kept_process import CHANGES, LEFT, want
@@ -41,30 +38,10 @@ from petctl.controller.termination_message import read_message, write_message
 from petctl.errors import Unreachable
 from petctl.files import locked
 from petctl.job.record import JobRecord
-from petctl.job.spec import IN_PLACE, Job
+from petctl.job.spec import Job
 from petctl.job.status import JobStatus
-from petctl.job.task import Task
 from petctl.rendezvous.core.messages import Outcome
 from petctl.secret_file import SecretFile, secret_values
-from petctl.submission.task import check_command, interpreter, task_of, working_directory
-
-
-class DirectoryBuilder(RecordBuilder):
-    """A job that runs in the submitter's own directory."""
-
-    folder_cache = ""
-
-    @property
-    def directory(self) -> str:
-        return str(self.home / self.cluster / self.id)
-
-    def task(self) -> Task:
-        cwd = working_directory(self.job)
-        check_command(self.job, cwd)
-        return task_of(self.job, self.id, cwd, interpreter(self.job, cwd, os.environ), Path(self.directory))
-
-    def request(self, task: Task, grants: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        return {}
 
 
 class DirectoryJob(Inspection):
@@ -99,12 +76,10 @@ class DirectoryJob(Inspection):
         return ask_with_files(files / JOIN, files / "token", call, patience, params)
 
 
-class DirectoryBackend(Backend[DirectoryJob]):
+class DirectoryBackend(NodesHere, Backend[DirectoryJob]):
     """All jobs of one cluster of such a kind."""
 
     capabilities = frozenset({SCALE, EXEC, FORWARD})
-    host = "127.0.0.1"
-    """The address of the machine where the coordinator runs."""
 
     def __init__(self, home: Path, settings: Mapping[str, Any]) -> None:
         self.home, self.settings, self.name = home, settings, str(settings["name"])
@@ -133,8 +108,7 @@ class DirectoryBackend(Backend[DirectoryJob]):
     # -- the rest of a backend -----------------------------------------------------------------------------------------
 
     def request(self, job: Job, job_id: str, code: Mapping[str, Any] | None) -> JobRecord:
-        plain = replace(job, code=IN_PLACE, folders="none", store="none")
-        return DirectoryBuilder(plain, job_id, self.home, self.name, None).build_record()
+        return InPlaceBuilder(job, job_id, self.home, self.name).build_record()
 
     def create(self, record: JobRecord) -> None:
         """The directory comes in one step, with all that is in it; then what runs there."""
@@ -173,9 +147,6 @@ class DirectoryBackend(Backend[DirectoryJob]):
                 words += ["--leave-code", str(LEFT), "--stream", "--tagged"]
                 self._keep(directory, node, ["--until", "message"], words)
 
-    def record(self, job_id: str) -> JobRecord:
-        return self.inspect(job_id).record
-
     def list(self, wanted: Callable[[str], bool]) -> Iterator[Listed]:
         found = [path.name for path in self.jobs.glob("[!.]*")]
         return summaries(found, wanted, lambda job_id: self.inspect(job_id).summary())
@@ -187,8 +158,7 @@ class DirectoryBackend(Backend[DirectoryJob]):
         return DirectoryJob(directory, self.running(directory))
 
     def printed(self, job_id: str, role: str) -> LogFiles:
-        names = f"{COORDINATOR}.out" if role == COORDINATOR else "[0-9]*.out"
-        return LogFiles(lambda: {path.stem: path for path in sorted((self.jobs / job_id).glob(names))})
+        return output_files(self.jobs / job_id, role)
 
     def resize(self, job: DirectoryJob, wanted: int, ask: Ask) -> str:
         with locked(job.directory / CHANGES):
@@ -209,14 +179,6 @@ class DirectoryBackend(Backend[DirectoryJob]):
 
     def nodes(self, job: DirectoryJob) -> Mapping[str, str]:
         return {name: name for name in job.running if name != COORDINATOR}
-
-    def dial(self, node: str, port: int) -> socket.socket:
-        return socket.create_connection((self.host, port), timeout=10)
-
-    def execute(self, job: DirectoryJob, node: str, argv: Sequence[str]) -> int:
-        task = job.record.task
-        own = {"PETCTL_JOB_ID": job.job_id, "PETCTL_NODE": node, "PETCTL_OUTPUT_DIR": task.output_dir}
-        return run_in_foreground(argv, task.cwd, {**os.environ, **task.env, **own})
 
 
 def _free_port(host: str) -> int:

@@ -1,19 +1,41 @@
 """Runs a command with this process's terminal and waits for it, as a shell would: Ctrl-C is the command's to answer.
 
+`NodesHere` has that, and connections, for backends whose nodes are processes of this machine.
 A node elsewhere runs it as a worker of its job would, in its directory and with its environment (`worker_command`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
+import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from petctl.errors import UsageError
+from petctl.secret_file import secret_values
+
+
+class NodesHere:
+    """A part of a Backend: its jobs have a `record`, and run in a directory of this machine."""
+
+    home: Path
+    host = "127.0.0.1"
+
+    def dial(self, node: Any, port: int) -> socket.socket:
+        return socket.create_connection((self.host, port), timeout=10)
+
+    def execute(self, job: Any, node: Any, argv: Sequence[str]) -> int:
+        """With the environment of that node's workers."""
+        task, secrets = job.record.task, secret_values(self.home, job.record.secrets)
+        own = {"PETCTL_JOB_ID": job.job_id, "PETCTL_NODE": str(node), "PETCTL_OUTPUT_DIR": task.output_dir}
+        return run_in_foreground(argv, task.cwd, {**os.environ, **task.env, **secrets, **own})
+
 
 _AS_A_WORKER = """
 import json, os, pathlib, sys

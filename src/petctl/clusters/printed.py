@@ -1,4 +1,4 @@
-"""What the coordinator and the nodes of a job print, and what it means: events, and the workers' lines.
+"""What the coordinator and the nodes of a job print, and what it means: events and a status, and the workers' lines.
 
 A coordinator prints its events as JSON, one in a line, and last its status; a node prints its workers' lines, tagged
 with rank and round (`petctl.agent.logs.stream`). So any platform that keeps what its processes print has logs.
@@ -6,6 +6,7 @@ with rank and round (`petctl.agent.logs.stream`). So any platform that keeps wha
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -13,13 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from petctl.clusters.backend import COORDINATOR, Inspection
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.errors import InternalError
-from petctl.job.events import parse_event
+from petctl.job.events import append_event, new_event, parse_event
 from petctl.job.record import JobRecord
-from petctl.job.status import JobStatus
+from petctl.job.status import JobStatus, NodeStatus
+
+if TYPE_CHECKING:
+    from petctl.rendezvous.core.messages import Outcome
 
 FINAL = "final"  # kind of what a coordinator prints last
 Item = tuple[str, bytes]  # node, line
@@ -69,6 +74,79 @@ class LogFiles(Printed):
                     return  # its writer is in the middle of it
                 self._read[node] = self._read.get(node, 0) + len(line)
                 yield node, line
+
+
+def output_files(directory: Path, role: str) -> LogFiles:
+    """What a job's processes have printed into `coordinator.out`, or a file for each node, there."""
+    names = f"{role}.out" if role == COORDINATOR else "[0-9]*.out"
+    return LogFiles(lambda: {path.stem: path for path in sorted(directory.glob(names))})
+
+
+class CoordinatedHere(Inspection):
+    """A job whose coordinator is a thread of this process. Its status follows from the events that it tells, which are
+    printed into a file too; `changed` guards all that is known, and wakes who waits for news."""
+
+    asks = True
+
+    def __init__(self, record: JobRecord) -> None:
+        from petctl.controller.journals.records import History, first_status
+
+        self.record, self.job_id, self.directory = record, record.id, Path(record.directory)
+        self.history, self.changed = History(), threading.Condition()
+        self._status, self._version = first_status(record), 0
+
+    @abstractmethod
+    def scale(self, wanted: int) -> str:
+        """The coordinator's call of this name, as the next two."""
+
+    @abstractmethod
+    def cancel(self, kill: bool) -> str: ...
+
+    def watch(self, seen: int, within: float) -> dict[str, Any]:
+        self.changed.wait_for(lambda: self.over or self._version != seen, within)
+        return {"version": self._version, "status": self._status.pack()}
+
+    def ask(self, call: str, patience: float = 30.0, **params: Any) -> Any:
+        calls: dict[str, Callable[..., Any]] = {"watch": self.watch, "scale": self.scale, "cancel": self.cancel}
+        with self.changed:
+            return calls[call](**params)
+
+    @property
+    def over(self) -> bool:
+        return self._status.final
+
+    def status(self) -> JobStatus:
+        return self._status
+
+    def tell(self, kind: str, sentence: str, **data: Any) -> None:
+        """Something has happened. `wanted`: so many nodes are; `members`: the nodes that run, as node -> [first rank,
+        number of ranks]."""
+
+        with self.changed:
+            event, past, now = new_event(kind, sentence, **data), self.history, self._status
+            past.take(event)
+            with suppress(OSError):  # a full disk must not keep a job from its end
+                append_event(self.directory / f"{COORDINATOR}.out", event)
+            known = {"started": "starting", "round": "recovering" if past.ran else "starting", "failure": "recovering"}
+            told = replace(now, state=known.get(kind, now.state), sentence=sentence, epoch=1)
+            told = replace(told, size=replace(now.size, wanted=data.get("wanted", now.size.wanted)))
+            if "members" in data:
+                ranks = {name: list(range(first, first + count)) for name, (first, count) in data["members"].items()}
+                nodes = [NodeStatus(name, "running", rank=rank, ranks=ranks[name]) for rank, name in enumerate(ranks)]
+                told = replace(told, state="running", nodes=nodes, world_size=sum(map(len, ranks.values())))
+            self._show(past.next_status(now, replace(told, round=past.round, spent=past.spent)))
+
+    def end(self, outcome: Outcome) -> None:
+        """Nothing more will happen."""
+        from petctl.controller.journals.records import close_status
+
+        self.tell("closing", f"{outcome.state}: {outcome.sentence}")
+        self._show(close_status(self._status, outcome, time.time()))
+
+    def _show(self, status: JobStatus) -> None:
+        with self.changed:
+            self._status, self._version, self.asks = status, self._version + 1, not status.final
+            self.changed.notify_all()
 
 
 def worker_lines(items: Iterable[Item], wanted: LogFilter) -> Iterator[LogLine]:

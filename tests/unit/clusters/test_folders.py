@@ -72,7 +72,7 @@ def test_every_form_and_who_wins(project: Path, tmp_path: Path) -> None:
         ("folders: {/data: s3://b/x}", r"the name of a folder is a path"),
         ('folders: {"a:b": s3://b/x}', r"the name of a folder is a path"),
         ("folders: {data: {mode: rw}}", r"folders.data has no location"),
-        ("folders: {data: {location: s3://b/x, mode: wr}}", r"folders.data: expected ro or rw or sync, got 'wr'"),
+        ("folders: {data: {location: s3://b/x, mode: wr}}", r"folders.data.mode: expected ro or rw or sync, got 'wr'"),
         ("folders: {data: {where: s3://b/x}}", r"folders.data.where: unknown field"),
         ("folders: {data: ftp://b/x}", r"petctl.yaml: folders.data: .*does not support ftp://"),
         ("folders: {data: 's3://'}", r"names no bucket"),

@@ -47,7 +47,7 @@ def test_this_machine_has_what_its_nodes_mount_or_the_job_is_refused(tmp_path: P
 
 
 def test_a_cluster_that_lays_nothing_out_refuses_the_job(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"d is a debug cluster and cannot do this: .*layout"):
+    with pytest.raises(UsageError, match=r"d cannot do this: .*layout"):
         backend.connect(tmp_path, {"name": "d"}).build_record(job_on(tmp_path), "j-2345")
 
 

@@ -10,16 +10,19 @@ with the control connection, and when its reader is slow it leaves lines out and
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
-from typing import Callable, Optional, Union
+from contextlib import contextmanager
+from typing import Callable, Iterator, Optional, Union
 
 from petctl.agent.logs.async_writer import Outlet
 from petctl.agent.logs.log_files import LogName
 from petctl.agent.logs.log_follow import Chunk, LogFollower
 
 BEHIND_LIMIT = 8 << 20  # bytes read but not yet taken by the reader
+_PATIENCE = 10.0  # seconds for the last lines to be written to a file
 _TAGGED = re.compile(rb"\[(\d{1,18})\.(\d{1,18})(!?)\] (.*)\Z", re.DOTALL)
 
 
@@ -93,6 +96,18 @@ class StreamForwarder:
         finally:
             self._outlet.end()
             self._follower.close()
+
+
+@contextmanager
+def forwarded(log_dir: str, target: Union[str, os.PathLike[str]]) -> Iterator[None]:
+    """Has the lines of log files appended to another file, tagged, during the body; all of them, when it has ended."""
+    with open(target, "ab") as file:
+        forwarder = StreamForwarder(log_dir, lambda name: True, file.fileno(), tagged=True)
+        forwarder.start()
+        try:
+            yield
+        finally:
+            forwarder.finish(_PATIENCE)
 
 
 def _missed(count: int) -> bytes:

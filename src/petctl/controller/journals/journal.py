@@ -106,17 +106,7 @@ class Journal:
 
     def write(self) -> None:
         """Makes a picture, and passes it on if it has changed."""
-        history, status = self.history, self.picture(self.status)
-        self.status = replace(
-            status,
-            since=time.time() if status.state != self.status.state else status.since,
-            rounds=list(history.rounds),
-            started=history.started,
-            rounds_run=history.ran,
-            last_failure=history.last_failure,
-            nodes_lost=history.nodes_lost,
-            seconds_lost=history.seconds_lost,
-        )
+        self.status = self.history.next_status(self.status, self.picture(self.status))
         self._keep()
 
     def freeze(self) -> None:

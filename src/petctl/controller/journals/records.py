@@ -7,6 +7,7 @@ are read back by a replaced supervisor or a reader. Cheap to import: commands of
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import Any, Dict, Iterable, List, Optional
 
@@ -91,6 +92,19 @@ class History:
             if all(past.number != number for past in self.rounds):  # its beginning is known only to others
                 self._runs(number, event, str(event["sentence"]), 0.0)
             self.broken, self._given_up = None, {}
+
+    def next_status(self, before: JobStatus, told: JobStatus) -> JobStatus:
+        """The status after another one: what a controller tells, with all that has happened so far."""
+        return replace(
+            told,
+            since=time.time() if told.state != before.state else told.since,
+            rounds=list(self.rounds),
+            started=self.started,
+            rounds_run=self.ran,
+            last_failure=self.last_failure,
+            nodes_lost=self.nodes_lost,
+            seconds_lost=self.seconds_lost,
+        )
 
     def _adopt(self, event: Dict[str, Any]) -> None:
         """Takes in what an earlier coordinator knew, as a node has kept it; a newer history may follow an older one.

@@ -1,7 +1,7 @@
 """The one reader of files with places: YAML or JSON on the disk to a `Document`. What the fields mean is the caller's.
 
-It serves petctl's job files, descriptions of clusters, points of sweeps, Batch AI's job and settings files, and ACT's
-configurations.
+It serves petctl's job files, descriptions of clusters and points of sweeps, and the files of the systems whose front
+ends are in `compat/`.
 """
 
 from __future__ import annotations
