@@ -20,8 +20,7 @@ from petctl.agent.logs.log_follow import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.record import find_record
-from petctl.clusters.own_paths import own_paths
-from petctl.clusters.printed import Item, Printed
+from petctl.clusters.printed import Item, Printed, own_paths
 from petctl.errors import PetctlError
 
 LOOK_ANYWAY = 0.5  # seconds after which a silent job is looked at again
