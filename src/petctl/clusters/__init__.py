@@ -15,7 +15,7 @@
     patience.py       how long a client that follows a job waits for its cluster
     port_forward.py   a local port that leads to a port of a node
     foreground.py     a command with this terminal, here or as a worker on a node
-    archived_logs.py  logs of a job from its store; own_paths.py: tracebacks with the user's paths
+    archived_logs.py  logs of a job from its store
 
 A cluster starts agents, lists them, stops them and reads their logs. It contains no elastic logic, and imports its
 own SDK only inside its own package, so that `petctl list` pays for none of them.

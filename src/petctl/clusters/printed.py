@@ -6,6 +6,8 @@ with rank and round (`petctl.agent.logs.stream`). So any platform that keeps wha
 
 from __future__ import annotations
 
+import os
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -211,3 +213,25 @@ def final_status(record: JobRecord, message: Mapping[str, Any], printed: JobStat
         return replace(close_status(printed, outcome, finished), error=printed.error)
     known = {key: message[key] for key in ("size", "spent", "round", "started") if message.get(key) is not None}
     return close_status(JobStatus.from_dict({**first_status(record).pack(), **known}), outcome, finished)
+
+
+def own_paths(code: Mapping[str, Any], copy: str) -> Callable[[bytes], bytes]:
+    """What a worker wrote, with the user's paths. `copy`: where the nodes of this machine have the snapshot.
+
+    Only what names a line of code is changed ('File "PATH", line 3', 'PATH:3: UserWarning'): what else a script says of
+    its paths is true as it stands.
+    """
+    if not code:
+        return lambda text: text
+    own = os.fsencode(f"{code['own']}/" if code.get("own") else "")
+    elsewhere = rb'[^"\n]*/code/' + re.escape(code["id"][:16].encode())
+    copies = b"|".join([*(re.escape(os.fsencode(path)) for path in {copy, os.path.realpath(copy)}), elsewhere])
+    pattern = re.compile(rb'(?m)(\bFile "|^)(?:' + copies + rb')/(?=[^"\n]+(?:", line \d|:\d+: ))')
+    mark = b"/code/"
+
+    def changed(text: bytes) -> bytes:
+        if mark not in text:
+            return text
+        return pattern.sub(lambda match: match.group(1) + own, text)
+
+    return changed

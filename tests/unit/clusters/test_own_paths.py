@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.clusters.own_paths import own_paths
+from petctl.clusters.printed import own_paths
 
 CODE = {"id": "0123456789abcdef" * 4, "own": "/home/me/my project"}
 

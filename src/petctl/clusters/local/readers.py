@@ -19,8 +19,7 @@ from petctl.agent.logs.log_follow import LogFollower, tail_offset
 from petctl.clusters.base import LogFilter, LogLine
 from petctl.clusters.local.job_directory import JobDirectory
 from petctl.clusters.local.record import find_record
-from petctl.clusters.own_paths import own_paths
-from petctl.clusters.printed import Item, Printed
+from petctl.clusters.printed import Item, Printed, own_paths
 from petctl.errors import PetctlError
 from petctl.job.events import read_events
 
