@@ -20,8 +20,6 @@ SAID = "https://acc.file.core.windows.net/logs"
 ROOMS = ("bundle", "clusters", "config", "controller", "elastic", "job", "jobs", "kube", "rendezvous", "submission")
 _WORD = re.compile("batch ?ai", re.IGNORECASE)
 BY_NAME = {"job/file/read.py"}  # the table of their readers, found by their names; that of kinds is in no room
-    "job/file/read.py"
-}  # the table of their readers, which are found by their names; that of kinds is in no room
 
 
 def job_on(share: Path) -> Job:
