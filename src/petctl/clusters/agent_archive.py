@@ -42,8 +42,14 @@ FOR_SUBMITTERS = {
     *(
         f"petctl/clusters/kubernetes/{name}.py"
         for name in (
-            *("admin_volumes", "backend", "build_record", "kubernetes_job", "job_owner"),
-            *("commands/__init__", "commands/import_", "commands/operator", "commands/volume"),
+            *("backend", "build_record", "kubernetes_job", "job_owner"),
+            *(
+                "commands/__init__",
+                "commands/admin_volumes",
+                "commands/import_",
+                "commands/operator",
+                "commands/volume",
+            ),
             *("convert/__init__", "convert/convert", "convert/converted"),
             *("convert/launcher_args", "convert/validation"),
             *("pods/pod_events", "pods/pod_options", "pods/schema"),

@@ -6,7 +6,6 @@
     job_owner.py           the object that owns a job's others: a Job or an ElasticJob; elastic_jobs.py: the latter
     coordinator_client.py  asks a job's coordinator, whichever pod it is just now
     kubernetes_job.py      how a job stands; job_status.py: as its objects alone tell it
-    admin_volumes.py       objects for an administrator to apply
     pods/                  templates of pods, and what became of pods
     commands/              verbs that are Kubernetes' alone
     convert/               jobs that were written for other systems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from petctl.clusters.kubernetes.admin_volumes import volume_objects
+from petctl.clusters.kubernetes.commands.admin_volumes import volume_objects
 from petctl.errors import UsageError
 
 

@@ -2,5 +2,5 @@
 
 operator.py   the operator for ElasticJobs, put into a cluster, taken out of it, or run here
 import_.py    jobs that were written for others
-volume.py     a shared file system as objects for an administrator
+volume.py     a shared file system as objects for an administrator (admin_volumes.py)
 """

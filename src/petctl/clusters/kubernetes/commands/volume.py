@@ -28,7 +28,7 @@ def command(name: str, kind: str, where: str, size: str, namespace: str, secret:
 
     They belong to the whole cluster, so an administrator applies them, once. From then on jobs can claim it.
     """
-    from petctl.clusters.kubernetes.admin_volumes import volume_objects
+    from petctl.clusters.kubernetes.commands.admin_volumes import volume_objects
     from petctl.job.spec.problems import FieldError
     from petctl.job.spec.volumes import byte_quantity
     from petctl.submission.render import as_text
