@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from petctl.job.status import JobStatus, NodeStatus
 from petctl.rendezvous.core.decide import natural
-from petctl.rendezvous.core.events import NOT_MISSED
+from petctl.rendezvous.core.messages import NOT_MISSED
 
 LONG_LIFE = 60.0
 """Seconds: a round of all nodes that has run so long shows that they are well."""

@@ -21,7 +21,7 @@ import msgspec
 from petctl import causes
 from petctl.agent.health.root_cause import cause_of, from_stderr
 from petctl.errors import PetctlError
-from petctl.rendezvous.core.events import NOT_MISSED
+from petctl.rendezvous.core.messages import NOT_MISSED
 
 if TYPE_CHECKING:
     from petctl.clusters.base import LogLine

@@ -11,8 +11,7 @@ from petctl.controller.journals.records import KEPT_ROUNDS, History, close_statu
 from petctl.controller.status_builder import node_rows, sentence_of, state_of
 from petctl.job.events import append_event, new_event, read_events
 from petctl.job.status import ErrorStatus, NodeStatus
-from petctl.rendezvous.core.events import LEFT
-from petctl.rendezvous.core.messages import Failure, Outcome, encode
+from petctl.rendezvous.core.messages import LEFT, Failure, Outcome, encode
 from petctl.rendezvous.net.server import _is_history
 from tests.unit.records import job_record
 

@@ -14,8 +14,7 @@ from typing import Any, Dict, Iterable, List, Optional
 from petctl.job.fields import decode, encode
 from petctl.job.record import JobRecord
 from petctl.job.status import ErrorStatus, JobStatus, RoleStatus, RoundStatus, SizeStatus
-from petctl.rendezvous.core.events import NOT_MISSED
-from petctl.rendezvous.core.messages import Outcome
+from petctl.rendezvous.core.messages import NOT_MISSED, Outcome
 from petctl.text import counted
 
 ROUNDS = 100  # of a job's rounds the status tells the last so many; the events tell all

@@ -100,11 +100,6 @@ class Record:
     outcome: Outcome
 
 
-LEFT, OVER = "it left", "the job has ended"
-NOT_MISSED = (LEFT, OVER)
-"""Why a node is gone that was free to go."""
-
-
 @dataclass(frozen=True)
 class Lost:
     """A node is gone (crash, silence, leave). The cluster may replace it."""

@@ -15,8 +15,6 @@ from petctl.rendezvous.core.budget import Budget, Falls
 from petctl.rendezvous.core.deadlines import Deadlines
 from petctl.rendezvous.core.decide import cheapest
 from petctl.rendezvous.core.events import (
-    LEFT,
-    OVER,
     Config,
     Disconnected,
     End,
@@ -31,7 +29,7 @@ from petctl.rendezvous.core.events import (
     Tell,
     Unexpect,
 )
-from petctl.rendezvous.core.messages import Header, Order, Outcome, Place, Report
+from petctl.rendezvous.core.messages import LEFT, OVER, Header, Order, Outcome, Place, Report
 from petctl.rendezvous.core.roll import Node, left_out
 from petctl.rendezvous.core.stall import StepWatch
 from petctl.rendezvous.core.transitions import CLOSED, CLOSING, DEPOSED, RUNNING, Transitions

@@ -25,9 +25,9 @@ from petctl.rendezvous.core import messages as m
 from petctl.rendezvous.core.blame import HOLD, OWN, origin, root_cause
 from petctl.rendezvous.core.budget import FALL_WITHIN, FALLS
 from petctl.rendezvous.core.decide import choose, first_choice, natural, places_for, ranks_for, wait_reason
-from petctl.rendezvous.core.events import LEFT, Config, Record, Tell
+from petctl.rendezvous.core.events import Config, Record, Tell
 from petctl.rendezvous.core.facts import Facts
-from petctl.rendezvous.core.messages import Failure, Header, Order, Outcome, Report
+from petctl.rendezvous.core.messages import LEFT, Failure, Header, Order, Outcome, Report
 from petctl.rendezvous.core.roll import in_short, last_round, left_out, rows
 from petctl.rendezvous.core.transitions import (
     CLOSED,

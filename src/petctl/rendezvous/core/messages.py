@@ -55,6 +55,10 @@ CANCELLED = "cancelled"
 
 UNSAVED = "unsaved"  # what a remark is about: files that nothing brings to the user
 
+# Why a node is gone that was free to go.
+LEFT, OVER = "it left", "the job has ended"
+NOT_MISSED = (LEFT, OVER)
+
 
 @dataclass(frozen=True)
 class Header:
