@@ -24,7 +24,7 @@ from typing import Callable, Dict, List, Optional
 from petctl.agent.node import native
 from petctl.agent.node.options import read_words
 from petctl.errors import UsageError
-from petctl.files import is_locked, locked, replace, take_lock
+from petctl.files import is_locked, locked, release, replace, take_lock
 from petctl.retry import Backoff
 
 USAGE = """\
@@ -186,7 +186,7 @@ def _detached(keeper: _Keeper) -> int:
 
 def _release(lock: int) -> None:
     os.truncate(lock, 0)
-    os.close(lock)
+    release(lock)
 
 
 def _read(path: Path) -> str:
