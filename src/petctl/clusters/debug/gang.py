@@ -26,7 +26,7 @@ from petctl.clusters.printed import CoordinatedHere
 from petctl.errors import PetctlError, UsageError
 from petctl.job.record import JobRecord
 from petctl.rendezvous.core.messages import CANCELLED, ENDED_FAILED, SUCCEEDED, Outcome, Place
-from petctl.text import scaling
+from petctl.text import counted, scaling
 
 
 class Gang(CoordinatedHere):
@@ -106,7 +106,7 @@ class Gang(CoordinatedHere):
             if not (output := self.directory / f"{node}.out").exists():
                 self._printing.enter_context(forwarded(log_dir, output))
         data = {"round": number, "members": members, "nodes": list(members), "world_size": len(workers)}
-        self.tell("running", f"round {number} runs, {len(workers)} workers", **data)
+        self.tell("running", f"round {number}: {counted(size, 'node')}, {counted(len(workers), 'worker')}", **data)
 
     def _wait_for(self, worker: Worker, process: subprocess.Popen[bytes]) -> None:
         process.wait()
