@@ -47,7 +47,8 @@ class ScriptedMachine:
             self.until = None
         return effects
 
-    def deadline(self):
+    @property
+    def due(self):
         return self.until
 
     def status(self):

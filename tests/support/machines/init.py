@@ -4,9 +4,10 @@ Run by `unshare` in fresh namespaces. Requests are the lines of its input: {"arg
 {...}, "cwd": PATH}; the answer is {"pid": N} or {"error": TEXT}. That a program has ended is told, too: {"ended": N,
 "code": C}. When its input ends, or it is killed, the kernel ends every process of the machine.
 
-    init.py NAME [--own DIRECTORY=FROM]... [--empty DIRECTORY[:SIZE]]...
+    init.py NAME [--own DIRECTORY=FROM]... [--empty DIRECTORY[:SIZE]]... [--keep DIRECTORY]
 
-Standard library only, and started by path.
+What is kept is there also where it lies in one of the others, which hide what was below them. Standard library only,
+and started by path.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import select
 import signal
 import socket
 import subprocess
+from pathlib import Path
 from typing import Any
+
+ASIDE = "/opt"  # where nothing is hidden
 
 
 def main() -> None:
@@ -27,8 +31,11 @@ def main() -> None:
     parser.add_argument("name")
     parser.add_argument("--own", action="append", default=[])
     parser.add_argument("--empty", action="append", default=[])
+    parser.add_argument("--keep")
     options = parser.parse_args()
     socket.sethostname(options.name)
+    if options.keep:
+        subprocess.run(["mount", "--bind", options.keep, ASIDE], check=True)
     for pair in options.own:
         place, source = pair.split("=", 1)
         subprocess.run(["mount", "--bind", source, place], check=True)
@@ -36,6 +43,9 @@ def main() -> None:
         directory, _, size = word.partition(":")
         limits = "mode=1777" + (f",size={size}" if size else "")
         subprocess.run(["mount", "-t", "tmpfs", "-o", limits, "tmpfs", directory], check=True)
+    if options.keep:
+        Path(options.keep).mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "--move", ASIDE, options.keep], check=True)
     wake, wake_end = os.pipe()
     os.set_blocking(wake_end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -1,8 +1,8 @@
 """One machine: processes, mounts, network and name of its own, on the files of this one.
 
 Its own are /home, with root's home directory /home/root (Python may lie in the other one), /var/log and /var/tmp, which
-outlive a reboot; /tmp, /run and /dev/shm, which do not; /etc/hosts. All machines of a Lan share /mnt. Everything else
-is this machine's, and nobody should write there.
+outlive a reboot; /tmp, /run and /dev/shm, which do not; /etc/hosts. All machines of a Lan share /mnt. Everything else,
+this checkout included, is this machine's, and nobody should write there.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+ROOT = Path(__file__).resolve().parents[3]
 INIT = Path(__file__).with_name("init.py")
 FREEZER = Path("/sys/fs/cgroup/freezer")
 HOME = "/home/root"
@@ -75,6 +76,8 @@ class Machine:
         words += [word for pair in self._mounts for word in ("--own", pair)]
         sizes = {"/tmp": f":{self._disk}" if self._disk else ""}
         words += [word for place in PASSING for word in ("--empty", place + sizes.get(place, ""))]
+        hiding = [*KEPT.values(), *PASSING]
+        words += ["--keep", str(ROOT)] if any(ROOT.is_relative_to(place) for place in hiding) else []
         self._unshare = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, env=self.environment()
         )
