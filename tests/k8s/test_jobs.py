@@ -169,8 +169,8 @@ def test_a_quota_on_limits_is_told_and_kept_to(user: User) -> None:
     job = user.submit("-n", "1", "steps.py")
     user.told(job, "must specify limits.cpu", "kubernetes.coordinator for the coordinator")
     assert user.petctl("cancel", job).returncode == 0
-    limits = {"resources": {"limits": {"cpu": "1"}}}
-    user.configure(**limits, coordinator={"spec": {"containers": [limits]}})
+    limits = {"limits": {"cpu": "1"}}
+    user.configure(**limits, coordinator={"spec": {"containers": [{"resources": limits}]}})
     job = user.submit("-n", "1", "steps.py")
     user.running(job, 1)
     user.finish(job)
