@@ -77,11 +77,12 @@ def on_host(copy: Copy) -> Copy:
     torch.save moves them too, but behind all that the training has queued and with Python's lock held. If a collective
     there waits for a lost peer, the thread that would abort the collective never runs again.
     """
-    tensors = []
-    for tensor in copy.tensors:
-        with sys.modules["torch"].cuda.stream(_stream_beside(tensor.device) if tensor.is_cuda else None):
-            tensors.append(tensor.cpu())
-    return Copy(copy.skeleton, tensors)
+    return Copy(copy.skeleton, [_moved(tensor) if tensor.is_cuda else tensor for tensor in copy.tensors])
+
+
+def _moved(tensor: Any) -> Any:
+    with sys.modules["torch"].cuda.stream(_stream_beside(tensor.device)):
+        return tensor.cpu()
 
 
 def _stream_beside(device: Any) -> Any:
